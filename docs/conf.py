@@ -14,7 +14,7 @@ release = metadata.version("lambda-sagas")
 version = ".".join(release.split(".")[:2])
 language = "en"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "llms"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "llms", "terms"]
 exclude_patterns = ["examples", "_static", "_ext", "_templates"]
 nitpicky = True
 # No inventory of another project is fetched. Names of ours must resolve.
@@ -47,6 +47,7 @@ html_sidebars = {
     ]
 }
 html_copy_source = False
+html_show_copyright = False
 html_show_sphinx = False
 html_theme_options = {"source_directory": "docs/"}
 copybutton_prompt_text = r"\$ |>>> "

@@ -46,7 +46,7 @@ CALLER = _config(5, 15, 3)
 INVOCATION = _config(5, 310, 1, tcp_keepalive=True)
 """For a call of Lambda, with a timeout slightly longer than that of the supervisor."""
 EMULATOR = _config(2, 30, 2, s3={"addressing_style": "path"})
-"""For all services of an emulator."""
+"""For the calls of all services of an emulator."""
 
 _SESSION_VARIABLES = (
     "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL",

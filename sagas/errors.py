@@ -116,9 +116,9 @@ class Cancelled(SagaError):
 class TimedOut(SagaError):
     """The code of an attempt ended after its deadline. The result is refused, but the code may have taken effect.
 
-    The outcome is in doubt, as after the crash of a worker. If no later attempt completes, the step is undone with
-    ``undo_when="started"``, or else listed as in doubt. The step is always retried, unless ``give_up_on`` contains
-    ``TimedOut``. A step can also raise this error if a service that it called did not answer.
+    The outcome is in doubt, as after the crash of a worker. If no later attempt completes, a step with
+    ``undo_when="started"`` is undone. Any other step is listed as in doubt. The step is always retried, unless
+    ``give_up_on`` contains ``TimedOut``. A step can also raise this error if a service that it called did not answer.
     """
 
 

@@ -42,7 +42,7 @@ class Cancellation:
     """The body of a cancel. With ``force``, a child is cancelled even if its parent has not ended."""
 
     reason: str = field(default="", metadata=_option(_WHY))
-    force: bool = field(default=False, metadata=_option("Also a child whose parent has not ended"))
+    force: bool = field(default=False, metadata=_option("Also cancel a child whose parent has not ended"))
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class CompensationRequest:
     """The body of a request to undo a saga. With ``force`` and a reason, it may be COMPLETED or past its pivot."""
 
     reason: str = field(default="", metadata=_option(_WHY))
-    force: bool = field(default=False, metadata=_option("Also a saga that is COMPLETED or past its pivot"))
+    force: bool = field(default=False, metadata=_option("Also undo a saga that is COMPLETED or past its pivot"))
 
 
 @dataclass(frozen=True)
@@ -139,6 +139,7 @@ class Operation:
         verb: the texts for operators.
         bulk_statuses: the default statuses of the sagas of a bulk call; empty if there is no bulk call.
         queued: whether a message of the command queue can request the operation.
+        description: a sentence or more for OpenAPI. Default: the effect of the verb.
     """
 
     name: str
@@ -154,6 +155,7 @@ class Operation:
     verb: Verb = _NO_VERB
     bulk_statuses: tuple[SagaStatus, ...] = ()
     queued: bool = False
+    description: str = ""
 
     @property
     def typed(self) -> bool:
@@ -201,18 +203,30 @@ class Operation:
 _CHANGE = "404 409 413 422"
 _ONE = "/sagas/{type}/{saga_id}"
 
-LIST = Operation("list_sagas", "GET", "/sagas", "read", "List sagas", "Sagas", has_etag=True)
+LIST = Operation(
+    *("list_sagas", "GET", "/sagas", "read", "List sagas", "Sagas"),
+    has_etag=True,
+    description="Newest first. `since` (inclusive) and `until` (exclusive) apply to the start. With a final status and "
+    "no search key, they apply to the end, and the last saga to end comes first. A page with a cursor can be short, "
+    "even empty.",
+)
 LOOK_UP = Operation(
     *("look_up", "GET", "/sagas/{saga_id}", "read", "Show a saga by its id", "Saga", "200", "404 409 422"),
     has_etag=True,
+    description="The start of an id is enough if it is unique; otherwise the answer is 409.",
 )
 START = Operation(
     *("start", "POST", "/sagas/{type}", "start", "Start {type}", "Saga"),
     statuses="200 202",
     errors="404 413 422",
     queued=True,
+    description="Start a saga. The answer does not wait for its steps.",
 )
-SHOW = Operation("show", "GET", _ONE, "read", "Show one {type}", "Saga", has_etag=True)
+SHOW = Operation(
+    *("show", "GET", _ONE, "read", "Show one {type}", "Saga"),
+    has_etag=True,
+    description="The answer has its request, and its steps with their results.",
+)
 CANCEL = Operation(
     *("cancel", "DELETE", _ONE, "cancel", "Cancel one {type}", "Saga", "200 202", "404 409 422"),
     body=Cancellation,
@@ -225,9 +239,13 @@ CANCEL = Operation(
     bulk_statuses=tuple(status for status in SagaStatus if status not in ENDED and status != SagaStatus.COMPENSATING),
     queued=True,
 )
-AUDIT = Operation("audit", "GET", f"{_ONE}/audit", "read", "Show the audit trail", "Entries")
+AUDIT = Operation(
+    *("audit", "GET", f"{_ONE}/audit", "read", "Show the audit trail", "Entries"),
+    description="The entries are in the order in which they were committed.",
+)
 VERIFY = Operation(
-    "verify", "GET", f"{_ONE}/verification", "read", "Verify the hashes of the audit trail", "Verification"
+    *("verify", "GET", f"{_ONE}/verification", "read", "Verify the hashes of the audit trail", "Verification"),
+    description="All entries are read. None may be changed or missing.",
 )
 RETRY = Operation(
     *("retry", "POST", f"{_ONE}/retry", "operate", "Retry one {type}", "Saga", "202", _CHANGE),
@@ -269,6 +287,7 @@ SIGNAL = Operation(
     statuses="200 202",
     errors=_CHANGE,
     queued=True,
+    description="202: accepted. 200: the same value was accepted before. A signal can arrive before its step starts.",
 )
 PURGE = Operation(
     *("purge", "POST", f"{_ONE}/purge", "purge", "Purge one {type}: delete its stored data, except the tombstone"),
@@ -278,6 +297,7 @@ PURGE = Operation(
         help="Delete the stored data of a saga that has ended, and list the S3 objects in its results, which the sweep "
         "handles."
     ),
+    description="The saga must have ended. The answer lists the S3 objects in its results, which the sweep handles.",
 )
 SET_RECOVERY_ATTEMPTS = Operation(
     *(
@@ -289,37 +309,57 @@ SET_RECOVERY_ATTEMPTS = Operation(
     ),
     *("Saga", "200", _CHANGE),
     body=RecoveryAttempts,
+    description="They count how often the saga has stalled since its last progress. 0 restores all of them.",
 )
 ATTENTION = Operation(
     *("list_attention", "GET", "/attention", "read", "List the sagas that need an operator", "Sagas Incidents"),
     has_etag=True,
+    description="They cannot continue on their own. `group=incident` counts them by what is wrong.",
 )
-TYPES = Operation("list_types", "GET", "/types", "read", "List the saga types", "Types", errors="422")
-TYPE = Operation("show_type", "GET", "/types/{type}", "read", "Show a saga type", "Type")
+TYPES = Operation(
+    *("list_types", "GET", "/types", "read", "List the saga types", "Types"),
+    errors="422",
+    description="Those that are deployed, with their steps and pauses.",
+)
+TYPE = Operation(
+    *("show_type", "GET", "/types/{type}", "read", "Show a saga type", "Type"),
+    description="The answer has its steps, its pauses and the JSON Schema of its request.",
+)
 IN_FLIGHT = Operation(
-    "show_in_flight",
-    "GET",
-    "/types/{type}/in-flight",
-    "read",
-    "Group the sagas of a type in flight by blueprint and position",
-    "InFlight",
+    *("show_in_flight", "GET", "/types/{type}/in-flight", "read"),
+    *("Group the sagas of a type in flight by blueprint and position", "InFlight"),
+    description="Show what a new release has to fit. `sagas check` reads it.",
 )
 CHANGE = Operation(
     *("change_type", "PUT", "/types/{type}", "operate", "Pause or resume a type, a step or one saga"),
     *("Type", "200", _CHANGE),
     body=PauseChange,
+    description="Set either `paused` or `active`. A pause lasts until it is resumed.",
 )
 RECOVER = Operation(
     *("recover", "POST", "/types/{type}/recover", "operate", "Recover stalled sagas now", "Recovery"),
     errors="404 409 413 422",
     body=RecoveryOptions,
+    description="The supervisor does the same at regular intervals.",
 )
-STATS = Operation("stats", "GET", "/stats", "read", "Count sagas by type and status", "Stats")
-BREAKERS = Operation("list_breakers", "GET", "/breakers", "read", "List the circuit breakers", "Breakers", errors="422")
+STATS = Operation(
+    *("stats", "GET", "/stats", "read", "Count sagas by type and status", "Stats"),
+    description="Those in flight, and those that ended since a time.",
+)
+BREAKERS = Operation(
+    *("list_breakers", "GET", "/breakers", "read", "List the circuit breakers", "Breakers"),
+    errors="422",
+    description="Only a step that declares a breaker has one.",
+)
 CLOSE_BREAKER = Operation(
-    "close_breaker", "POST", "/breakers/{type}/{step}/close", "operate", "Close a circuit breaker", "Breaker"
+    *("close_breaker", "POST", "/breakers/{type}/{step}/close", "operate", "Close a circuit breaker", "Breaker"),
+    description="Let sagas at the step continue before the breaker's open period ends.",
 )
-OPENAPI = Operation("openapi", "GET", "/openapi.json", "read", "Show this description", "", errors="422")
+OPENAPI = Operation(
+    *("openapi", "GET", "/openapi.json", "read", "Show this description", ""),
+    errors="422",
+    description="It has the operations of each saga type, and the schemas of its request, its result and its signals.",
+)
 
 OPERATIONS: tuple[Operation, ...] = (
     *(LIST, LOOK_UP, START, SHOW, CANCEL, AUDIT, VERIFY, RETRY, COMPENSATE, RESOLVE, SIGNAL, PURGE),

@@ -13,8 +13,9 @@ from typing import Any, Literal, cast
 from sagas.errors import SagaError
 
 _METADATA_KEY = "sagas"
-LAYOUT = "sagas:layout"
-"""The metadata type for the places of a service's queues, tables and bucket, which is also the prefix of its record."""
+
+WITHOUT_RECURSION_CONFIG = ("ap-southeast-6", "mx-central-1", "us-gov-")
+"""Prefixes of the regions where Lambda does not detect loops, and so refuses the setting for them."""
 
 PartName = Literal[
     "sagas_table",
@@ -39,11 +40,6 @@ ByStep = dict[str, dict[str, str]]
 def tag(part: PartName, **names: str) -> tuple[str, dict[str, str]]:
     """Return the key and the value of the metadata that mark a resource as a part of a service."""
     return _METADATA_KEY, {"part": part, **names}
-
-
-def moved(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return the names of recorded resources whose place has changed, or that are missing now."""
-    return [name for name, place in recorded.items() if now.get(name) != place]
 
 
 @dataclass(frozen=True, slots=True)

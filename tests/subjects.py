@@ -113,6 +113,18 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/e2e/test_hostile_api.py",
         "tests/e2e/test_waiting.py",
     ),
+    "generated clients": (
+        "sagas/authoring/shapes",
+        "sagas/engine/read/answers.py",
+        "sagas/engine/read/overviews.py",
+        "sagas/engine/read/reports.py",
+        "sagas/handlers/http/bodies.py",
+        "sagas/handlers/http/openapi.py",
+        "sagas/handlers/http/schemas.py",
+        "sagas/operations.py",
+        "tests/e2e/client_tools.py",
+        "tests/e2e/test_generated_clients.py",
+    ),
     "generated projects": (
         ".ci/constraints.txt",
         "docs/tutorial/first-saga.md",
@@ -165,7 +177,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "CDK CLI": (
         "Makefile",
         "cdk.json",
-        "docs/tutorial/deploy.md",
+        "docs/operations/deploying.md",
         "infra",
         "pyproject.toml",
         "tests/e2e/cdk_cli.py",

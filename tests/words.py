@@ -23,10 +23,10 @@ PAGES = (
     "docs/build/*.md",
     "docs/compare/*.md",
     "docs/concepts/*.md",
-    "docs/contributing/[bipt]*.md",
+    "docs/contributing/*.md",
     "docs/migrate/*.md",
-    "docs/operations/pause.md",
-    "docs/operations/search.md",
+    "docs/operations/*.md",
+    "docs/tutorial/*.md",
 )
 TEXTS = {
     r"\bmend(s|ed|ing)?\b": "fix",

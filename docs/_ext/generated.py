@@ -1,4 +1,4 @@
-"""Pages of the reference that are written from the code: ``python docs/_ext/generated.py`` writes them anew.
+"""Files that are written from the code, most of them pages: ``python docs/_ext/generated.py`` writes them anew.
 
 A test compares each with what is written here.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from enum import Enum
@@ -26,7 +27,7 @@ from sagas.authoring.options import SagaOptions
 from sagas.authoring.policies import DEFAULT_RETRY
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import Undoable
-from sagas.cli.main import app
+from sagas.cli.main import MODULES, app, commands_in
 from sagas.core import events
 from sagas.handlers.http import answers
 from sagas.handlers.observability.metrics import METRICS
@@ -111,6 +112,16 @@ def cli_page() -> str:
             rows.append(f"- {names}: {helps}{shown}")
         parts.append("\n".join(rows) + "\n")
     return "\n".join(parts)
+
+
+def command_summaries() -> str:
+    """The module and the help of each command: what ``sagas --help`` needs without importing the modules."""
+    summaries = {
+        name: {"module": module, "help": (command.help or "").split("\n\n")[0], "hidden": command.hidden}
+        for module in MODULES
+        for name, command in commands_in(module).items()
+    }
+    return json.dumps(summaries, indent=1) + "\n"
 
 
 def errors_page() -> str:
@@ -274,6 +285,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "concepts/states.md": states_page,
     "images/architecture.svg": architecture.svg,
     "images/states.svg": states_drawing,
+    "../sagas/cli/commands.json": command_summaries,
     "reference/audit-actions.md": actions_page,
     "reference/commands.md": cli_page,
     "reference/errors.md": errors_page,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 from sagas import step, wait_for
@@ -25,6 +25,22 @@ Calls are signed with AWS credentials (SigV4, service `execute-api`), unless the
 and answers are JSON. `GET /openapi.json` describes a service with its own saga types. `{type}` is a saga type of the
 service, and `{step}` is one of its `wait_for` steps. `/callbacks` exists if a wait is public, and needs no
 [right](../concepts/security-model.md#rights-by-saga-type).
+"""
+_CLIENTS = """## Generate a client
+
+`GET /openapi.json` answers with an OpenAPI 3.1 document of the deployed types, and `sagas openapi` prints the same
+without a service: then its title is `--service`, its server `/`, and its security scheme SigV4. Tests generate these
+clients and use the first and the last of them:
+
+| client | command |
+|---|---|
+| Python, with httpx | `openapi-python-client generate --path openapi.json` |
+| Python and 50 other languages | `openapi-generator-cli generate -i openapi.json -g python -o client` |
+| TypeScript types | `openapi-typescript openapi.json -o client.ts` |
+
+Generated clients do not sign. Pass them what does: an `httpx.Auth` for the first, for the last a `fetch` that signs.
+The fields `request` and `result` have the types of your code, unless a part of them is
+[redacted](../concepts/security-model.md). A saga of an earlier version of its type can have others.
 """
 _ERRORS = """## Statuses
 
@@ -72,11 +88,27 @@ def _choice(values: list[str]) -> str:
     return "an [action](audit-actions.md)" if len(values) > 10 else " or ".join(f"`{value}`" for value in values)
 
 
+@cache
+def _description() -> dict[str, Any]:
+    return openapi.describe(list(Registry([StandIn])))
+
+
+def _resolved(node: dict[str, Any]) -> dict[str, Any]:
+    """A node of the description, or the component that it refers to."""
+    if "$ref" not in node:
+        return node
+    _, _, kind, name = node["$ref"].split("/")
+    return _description()["components"][kind][name]
+
+
 def form(schema: dict[str, Any]) -> str:
     """The description of a schema."""
-    if "$ref" in schema:
+    if "allOf" in _resolved(schema):  # the sagas of a type
+        return form(_resolved(schema)["allOf"][0])
+    if "$ref" in schema and "properties" in _resolved(schema):
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
+    schema = _resolved(schema)
     if "anyOf" in schema:
         return " or ".join(map(form, schema["anyOf"]))
     if "enum" in schema:
@@ -107,7 +139,7 @@ def _inputs(path: str, item: dict[str, Any], operation: dict[str, Any]) -> Itera
         yield f"| {parameter['in']} `{parameter['name']}` | {form(schema)} | {text} |"
     if "requestBody" not in operation:
         return
-    schema = operation["requestBody"]["content"]["application/json"]["schema"]
+    schema = _resolved(operation["requestBody"]["content"]["application/json"]["schema"])
     if "properties" not in schema:
         what = "the value of the signal" if "callbacks" in path or "signals" in path else "the saga's request"
         yield f"| body | {what} | required |"
@@ -138,10 +170,9 @@ def _statuses(paths: dict[str, Any]) -> Iterator[str]:
     statuses: dict[str, tuple[str, set[str]]] = {}
     for operation in _operations(paths):
         for status, answer in operation["responses"].items():
-            codes = re.findall(r"'code': {'type': 'string', 'enum': (\[[^\]]*\])", str(answer))
-            names = {name for code in codes for name in re.findall(r"'(\w+)'", code)}
-            text, before = statuses.get(status, (answer["description"], set[str]()))
-            statuses[status] = (text, before | names)
+            described = _resolved(answer)
+            codes = described.get("content", {}).get("application/json", {}).get("examples", {})
+            statuses.setdefault(status, (described["description"], {*codes}))
     for status, (text, names) in sorted(statuses.items()):
         codes = ", ".join(f"[`{name}`](errors.md#{name})" for name in sorted(names))
         yield f"| {status} | {_words(text)} | {codes} |"
@@ -149,7 +180,7 @@ def _statuses(paths: dict[str, Any]) -> Iterator[str]:
 
 def http_page() -> str:
     """The page of the API: the inputs and answers of each call."""
-    description = openapi.describe(list(Registry([StandIn])))
+    description = _description()
     paths = {_general(path): item for path, item in description["paths"].items()}
     answers: list[set[str]] = [set(operation["responses"]) for operation in _operations(paths)]
     always = {status for status in answers[0] if status >= "400" and all(status in statuses for statuses in answers)}
@@ -174,11 +205,15 @@ def http_page() -> str:
             right = f" Right: `{_RIGHTS[method, path]}`." if (method, path) in _RIGHTS else ""
             lines.append(_answers(operation["responses"], always) + f"{right}\n")
     lines += [
+        _CLIENTS,
         _ERRORS,
         *_statuses(paths),
         "\n## Fields of answers\n\nTimes are ISO 8601 in UTC. A field marked *not always* can be missing.\n",
     ]
+    bodies = {operation.body.__name__ for operation in OPERATIONS if operation.body is not None}
     for name, schema in sorted(description["components"]["schemas"].items()):
+        if "properties" not in schema or name in bodies:
+            continue
         lines += [f"### {name}\n\n{_words(schema.get('description'))}\n", "| field | form | |", "|---|---|---|"]
         for field, value in schema["properties"].items():
             always = "" if field in schema.get("required", ()) else "not always"

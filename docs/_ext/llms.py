@@ -1,8 +1,12 @@
-"""Writes llms.txt, llms-full.txt and, beside each page, its Markdown; and stubs where pages that moved were."""
+"""Writes llms.txt, llms-full.txt and the Markdown of each page next to it, and stubs where pages that moved were.
+
+Comments of the sources, such as code that only the tests run, are in none of them.
+"""
 
 from __future__ import annotations
 
 import posixpath
+import re
 from pathlib import Path
 
 from redirects import MOVED
@@ -10,6 +14,14 @@ from sphinx.application import Sphinx
 
 _HEAD = '<!doctype html><meta charset="utf-8"><title>Moved</title><meta http-equiv="refresh" content="0; url={0}">'
 STUB = _HEAD + '<link rel="canonical" href="{0}"><p>This page is now <a href="{0}">{0}</a>.</p>\n'
+
+
+_COMMENT = re.compile(r"<!--.*?-->\n*", re.DOTALL)
+
+
+def read(_app: Sphinx, _name: str, source: list[str]) -> None:
+    """Read a page without its comments. Its lines keep their numbers."""
+    source[0] = _COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), source[0])
 
 
 def write(app: Sphinx, exception: Exception | None) -> None:
@@ -21,7 +33,7 @@ def write(app: Sphinx, exception: Exception | None) -> None:
     lines = [f"# {app.config.project}", "", "> Sagas on AWS serverless, in Python.", ""]
     whole: list[str] = []
     for name in names:
-        text = (source / f"{name}.md").read_text()
+        text = _COMMENT.sub("", (source / f"{name}.md").read_text())
         (target / f"{name}.md").write_text(text)
         lines.append(f"- [{app.env.titles[name].astext()}]({name}.md)")
         whole.append(f"<!-- {name}.md -->\n\n{text}")
@@ -35,5 +47,6 @@ def write(app: Sphinx, exception: Exception | None) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Have Sphinx call it when it is done."""
+    app.connect("source-read", read)
     app.connect("build-finished", write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -57,6 +57,7 @@ MOVED = {
     "migrate/from-celery-chains": "migrate/index",
     "migrate/from-hand-written-sqs": "migrate/index",
     "migrate/from-step-functions": "migrate/index",
+    "operations/versions": "operations/upgrades",
     "outages": "operations/outages",
     "own-project": "tutorial/first-saga",
     "pausing": "operations/pause",
@@ -67,6 +68,8 @@ MOVED = {
     "sweep": "build/large-data",
     "telemetry": "operations/telemetry",
     "testing-elsewhere": "contributing/testing",
+    "tutorial/break-it": "tutorial/fail-and-undo",
+    "tutorial/tour": "tutorial/fail-and-undo",
     "waiting": "build/waits",
     "why": "contributing/protocol",
 }

@@ -62,7 +62,7 @@ A saga runs its steps in order. When a step is exhausted, or a caller cancels, i
 order (Garcia-Molina and Salem, "Sagas", SIGMOD 1987). A COMPENSATING or ended saga never runs a step forward again. An
 operator can send a DEAD_LETTERED saga forward.
 
-Each change of status is one entry in the audit trail. Only the worker that holds the saga's {term}`lease` writes it.
+Each change of status is one entry in the audit trail. Only the worker that holds the saga's lease writes it.
 A message that comes twice, late or out of order changes nothing. Before a saga is undone, it waits until no lost
 attempt can still run, so an undo never runs at the same time as its step.
 """

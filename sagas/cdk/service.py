@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Unpack
 
 from aws_cdk import aws_events as events
@@ -13,7 +13,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.authoring.steps import Undoable
-from sagas.cdk.access.api import ApiFunction, Mount, SagaApi
+from sagas.cdk.access.api import ApiFunction, Mount, SagaApi, api_environment
 from sagas.cdk.access.grants import Access, Grantee
 from sagas.cdk.compute.audit_archive import AuditArchive
 from sagas.cdk.compute.bulk import BULK, NOW, WorkFunction, WorkQueue
@@ -23,7 +23,6 @@ from sagas.cdk.compute.permissions import allow_sweeping
 from sagas.cdk.compute.supervisor import SupervisorFunction
 from sagas.cdk.data.encryption import let_logs_use
 from sagas.cdk.data.queues import SagaQueues
-from sagas.cdk.data.stateful import watch_layout
 from sagas.cdk.data.tables import Stores
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.nested_stacks import Placement, layouts_of
@@ -115,8 +114,8 @@ class SagaService(Construct):
             self.now = now.function
             self._parts.append(now)
 
-        mounted = environment if mount is None else {**environment, **mount.environment}
-        answering = ApiFunction(self, "ApiFunction", shared=shared, queues=own_queues, environment=mounted)
+        described = {**environment, **api_environment(options, mount)}
+        answering = ApiFunction(self, "ApiFunction", shared=shared, queues=own_queues, environment=described)
         public = has_public_waits(sagas)
         api = SagaApi(self, "Api", function=answering, options=options, mount=mount, callbacks=public)
         self.api = api.rest_api
@@ -157,7 +156,6 @@ class SagaService(Construct):
         note(self, catalogue, placements)
         if options.dashboard:
             add_dashboard(self, catalogue, self.tables, queues, functions, self.supervisor, self.api, path)
-        watch_layout(self, self._held)
 
     def function(self, step: AnyStep) -> lambda_.Function:
         """Return the function that runs a step and its undo, so you can grant it the permissions that the step needs.
@@ -192,8 +190,8 @@ class SagaService(Construct):
         """Let sweeps list, read and delete objects of ``bucket`` under the saga's prefix, and nowhere else.
 
         With ``action="report"``, sweeps can only list objects. With ``"archive"``, they can also write under
-        ``archive/`` followed by the prefix. The action decides, too, if a class has its own ``on_orphans``: grant
-        further permissions to :attr:`supervisor` and :attr:`bulk`.
+        ``archive/`` followed by the prefix. The same applies if a class has its own ``on_orphans``. Grant further
+        permissions to :attr:`supervisor` and :attr:`bulk`.
 
         Args:
             saga_class: a class that declares ``orphans``.
@@ -279,7 +277,7 @@ class SagaService(Construct):
         """Return the queue for commands that start, signal and cancel sagas, as JSON messages; see
         ``docs/build/events.md``.
 
-        The first call, also of :meth:`start_on` or :meth:`signal_on`, adds the queue to the stack, with its dead-letter
+        The first call of this, :meth:`start_on` or :meth:`signal_on` adds the queue to the stack, with its dead-letter
         queue and function.
         """
         return self._integration.commands().commands.queue
@@ -382,7 +380,3 @@ class SagaService(Construct):
         """Add a part that is created on request."""
         self._parts.append(part)
         part.watch(self._alarms)
-
-    def _held(self) -> Mapping[str, object]:
-        """Resources that hold sagas, messages, payloads or keys, by description."""
-        return {what: resource for part in self._parts for what, resource in part.held().items()}

@@ -1,45 +1,95 @@
-"""The ``sagas`` command."""
+"""The ``sagas`` command. It imports the module of a command only when that command runs."""
 
 from __future__ import annotations
 
-from importlib.metadata import version
-from typing import Annotated
+import json
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+import typer.main
+from typer.core import TyperCommand, TyperGroup
 
-from sagas.cli.operate import breakers, dead_letters, events, operating, supervising
 from sagas.cli.output import say
-from sagas.cli.project import check, console, init, layout, local
-from sagas.cli.read import logs, reading, statistics
+
+MODULES = (
+    "read.reading",
+    "operate.operating",
+    "operate.supervising",
+    "read.statistics",
+    "project.console",
+    "project.init",
+    "project.check",
+    "doctor.command",
+    "read.logs",
+    "operate.breakers",
+    "operate.dead_letters",
+    "operate.events",
+    "project.local",
+)
+"""The modules with commands; each has ``add_to(app)``. Help lists the commands in this order."""
+
+
+def commands_in(module: str) -> dict[str, Any]:
+    """Return the commands of a module by name."""
+    app = typer.Typer(rich_markup_mode=None)
+    import_module(f"sagas.cli.{module}").add_to(app)
+    return dict(typer.main.get_group(app).commands)
+
+
+class _Commands(Mapping[str, Any]):
+    """All commands. ``commands.json``, which is generated from the modules, has the module and the help of each."""
+
+    def __init__(self) -> None:
+        self.summaries: dict[str, Any] = json.loads(Path(__file__).with_name("commands.json").read_text("utf-8"))
+
+    def __getitem__(self, name: str) -> Any:
+        return commands_in(self.summaries[name]["module"])[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.summaries)
+
+    def __len__(self) -> int:
+        return len(self.summaries)
+
+
+class _Group(TyperGroup):
+    """Answers help and completion from the summaries, and imports the command that runs."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._all: Any = _Commands()
+        self.commands = self._all
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self._all)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        summary = self._all.summaries.get(cmd_name)
+        return summary and TyperCommand(cmd_name, short_help=summary["help"], hidden=summary["hidden"])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, self._all[name], rest
+
 
 app = typer.Typer(
     name="sagas",
+    cls=_Group,
     help="Sagas on AWS serverless.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
-reading.add_to(app)
-operating.add_to(app)
-app.command()(supervising.recover)
-app.command()(supervising.sweep)
-app.command()(statistics.top)
-app.command("console")(console.console)
-app.command("open")(console.open_saga)
-app.command()(init.init)
-app.command()(check.check)
-app.command()(layout.layout)
-app.command()(logs.logs)
-app.command()(supervising.trim)
-app.add_typer(breakers.app, name="breakers")
-app.add_typer(dead_letters.app, name="dlq")
-app.add_typer(events.commands_app, name="commands")
-app.add_typer(events.events_app, name="events")
-app.add_typer(local.app, name="local")
 
 
 def _version(requested: bool) -> None:
     if requested:
+        from importlib.metadata import version
+
         say(f"lambda-sagas {version('lambda-sagas')}")
         raise typer.Exit
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
-from rich.console import Console, RenderableType
-from rich.status import Status
 
 from sagas.core.text import plain as plain
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.status import Status
 
 _PIPE_WIDTH = 10_000
 """The width if the output is not a terminal. No line is so long that it breaks."""
@@ -38,6 +40,12 @@ def fail(message: str, status: int = 1) -> NoReturn:
     raise typer.Exit(status)
 
 
+def warn(message: str) -> None:
+    """Print a message on standard error, unless it is empty."""
+    if message:
+        typer.echo(f"sagas: {plain(message)}", err=True)
+
+
 def count_of(number: int, noun: str) -> str:
     """Return ``1 saga`` or ``2 sagas``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
@@ -45,6 +53,8 @@ def count_of(number: int, noun: str) -> str:
 
 def progress_line() -> Status:
     """Return a line that shows the current task and then disappears. Without a terminal, it prints nothing."""
+    from rich.console import Console
+
     return Console(stderr=True, markup=False, emoji=False, highlight=False).status("Starting")
 
 
@@ -76,5 +86,7 @@ def display(page: RenderableType) -> None:
 
 def screen() -> Console:
     """Return the console for tables. To it, square brackets are not markup."""
+    from rich.console import Console
+
     console = Console(markup=False, emoji=False, highlight=False)
     return console if console.is_terminal else Console(markup=False, emoji=False, highlight=False, width=_PIPE_WIDTH)

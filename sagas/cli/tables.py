@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sagas.cli.listing import listing, short_ids, whole
-from sagas.cli.output import count_of, display, plain, plain_line, pretty
+from sagas.cli.output import count_of, display, plain, plain_line, pretty, say
 from sagas.core.states import ENDED, SagaStatus
 from sagas.core.text import ago, between, clock_time, end_of, moment, span
 
@@ -187,14 +187,20 @@ def type_table(types: Iterable[TypeView], *, wide: bool) -> Table:
     return listing({"type": 0, "version": 2, "starts": 0, "steps": 1, "notes": 0}, rows, wide=wide)
 
 
-def incident_table(incidents: Iterable[IncidentView], now: float) -> Table:
-    """Return the problems that need an operator as a table. ``now`` is in epoch seconds."""
+def show_incidents(incidents: Iterable[IncidentView], now: float, *, wide: bool = False) -> None:
+    """Print what sagas need an operator for, and what to do. ``now``: epoch seconds."""
+    from sagas.client.read.next_action import needed
+
     rows = list[list[str]]()
     for incident in incidents:
-        times = ago(incident["first_seen"], now), ago(incident["last_seen"], now)
-        name = incident["type"], incident["step"], incident["error_type"] or ""
-        rows.append([*name, str(incident["count"]), *times])
-    return listing({"type": 0, "step": 0, "error": 0, "sagas": 0, "since": 2, "last": 1}, rows)
+        why = incident["error_type"] or incident["code"].replace("_", " ")
+        times = (moment(at) if whole(wide) else ago(at, now) for at in (incident["first_seen"], incident["last_seen"]))
+        action = needed(incident["code"], incident["step"], f"{incident['type']} --all")
+        row = incident["type"], incident["step"], why, str(incident["count"]), *times
+        rows.append([*row, action.title.lower(), action.means])
+    columns = {"type": 0, "step": 0, "error": 0, "sagas": 0, "since": 2, "last": 1, "next": 0, "what to do": 3}
+    display(listing(columns, rows, wide=wide))
+    say("List them: `sagas attention --sagas`. Act on many: `sagas retry TYPE --all`.")
 
 
 def paused_text(pause: PauseView) -> str:

@@ -1,4 +1,4 @@
-"""Lengths and times in options, with the same syntax and the same error messages in all commands."""
+"""Durations and times in options, with the same syntax and the same error messages in all commands."""
 
 from __future__ import annotations
 

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from sagas.client.client import SagaClient
-from sagas.client.operate.dead_letters import DeadLetter, Kept, Pruned, Redrive
-from sagas.engine.read.answers import (
-    AuditEntry,
-    ErrorView,
-    IncidentList,
-    IncidentView,
-    LeftOutView,
-    Page,
-    SagaErrorView,
-    SagaView,
-    StepView,
-    Summary,
-    VerificationView,
-)
-from sagas.engine.read.overviews import (
-    BreakerView,
-    InFlightGroup,
-    InFlightView,
-    QueueStats,
-    StatsView,
-    TypeStats,
-    TypeView,
-)
-from sagas.engine.read.reports import RecoveryView, SweepView
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sagas.client.client import SagaClient
+    from sagas.client.operate.dead_letters import DeadLetter, Kept, Pruned, Redrive
+    from sagas.engine.read.answers import (
+        AuditEntry,
+        ErrorView,
+        IncidentList,
+        IncidentView,
+        LeftOutView,
+        Page,
+        SagaErrorView,
+        SagaView,
+        StepView,
+        Summary,
+        VerificationView,
+    )
+    from sagas.engine.read.overviews import (
+        BreakerView,
+        InFlightGroup,
+        InFlightView,
+        QueueStats,
+        StatsView,
+        TypeStats,
+        TypeView,
+    )
+    from sagas.engine.read.reports import RecoveryView, SweepView
 
 __all__ = [
     "AuditEntry",
@@ -55,3 +59,20 @@ __all__ = [
     "TypeView",
     "VerificationView",
 ]
+
+_MODULES = (
+    "client.client",
+    "client.operate.dead_letters",
+    "engine.read.answers",
+    "engine.read.overviews",
+    "engine.read.reports",
+)
+"""The modules of the names. They are imported on first use: a client that starts a saga needs only the first."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        for module in _MODULES:
+            if hasattr(found := importlib.import_module(f"sagas.{module}"), name):
+                return globals().setdefault(name, getattr(found, name))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,15 +6,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
-import boto3
-
-from sagas.authoring.codec import encode
-from sagas.authoring.definition.definition import definition_of
-from sagas.authoring.saga import Saga
-from sagas.aws import open_session
-from sagas.client.endpoints import ServiceEndpoints, endpoints_from_file, endpoints_from_stack
+from sagas.client.endpoints import LocalSession, ServiceEndpoints, endpoints_from_file, endpoints_from_stack
 from sagas.client.operate.dead_letter_calls import DeadLetterCalls
 from sagas.client.operate.operator_calls import OperatorCalls
 from sagas.client.operate.supervisor_calls import SupervisorCalls
@@ -22,9 +16,14 @@ from sagas.client.read.logs import LogCalls
 from sagas.client.transport import Transport
 from sagas.client.waiting import Waiting
 from sagas.core.ids import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
-from sagas.engine.read.answers import AuditEntry, Page, SagaView, VerificationView
 from sagas.errors import Conflict, InvalidRequest, Problem
 from sagas.operations import ATTENTION, AUDIT, LIST, LOOK_UP, SHOW, START, VERIFY
+
+if TYPE_CHECKING:
+    import boto3
+
+    from sagas.authoring.saga import Saga
+    from sagas.engine.read.answers import AuditEntry, Page, SagaView, VerificationView
 
 RequestT = TypeVar("RequestT")
 
@@ -60,7 +59,11 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         session: boto3.Session | None = None,
         endpoints: ServiceEndpoints | None = None,
     ) -> None:
-        self._session = session or open_session(region, None)
+        if session is None:
+            from sagas.aws import open_session
+
+            session = open_session(region, None)
+        self._session = session
         super().__init__(Transport(api_url, region, self._session))
         self._endpoints = endpoints or ServiceEndpoints(api_url)
 
@@ -75,12 +78,8 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
             SagaError: no local stack is running for the project.
         """
         endpoints = endpoints_from_file(Path(directory))
-        root = boto3.Session(
-            aws_access_key_id="test",  # the root user, in case the emulator enforces IAM
-            aws_secret_access_key="test",  # noqa: S106 - the emulator accepts any
-            region_name=endpoints.region,
-        )
-        return cls(endpoints.api_url, region=endpoints.region, session=root, endpoints=endpoints)
+        session = cast("boto3.Session", LocalSession(endpoints.region))
+        return cls(endpoints.api_url, region=endpoints.region, session=session, endpoints=endpoints)
 
     @classmethod
     def from_stack(cls, stack_name: str, region: str | None = None, profile: str | None = None) -> Self:
@@ -94,6 +93,8 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         Raises:
             SagaError: the stack does not exist or has no service, or the caller may not read it.
         """
+        from sagas.aws import open_session
+
         session = open_session(region, profile)
         endpoints = endpoints_from_stack(session, stack_name)
         return cls(endpoints.api_url, region=endpoints.region, session=session, endpoints=endpoints)
@@ -168,6 +169,9 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
             headers["X-Correlation-Id"] = correlation_id
         if isinstance(saga, str):
             return self._transport.ask(START, saga, body=request, headers=headers)
+        from sagas.authoring.codec import encode
+        from sagas.authoring.definition.definition import definition_of
+
         definition = definition_of(saga)
         body = encode(request, definition.request_type)
         return self._transport.ask(START, definition.name, body=body, headers=headers)

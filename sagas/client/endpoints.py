@@ -7,15 +7,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
-import boto3
-from botocore import loaders
-
-from sagas.aws import CALLER, connect, translated
 from sagas.errors import SagaError
 from sagas.topology import Topology
+
+if TYPE_CHECKING:
+    import boto3
 
 _NESTED = "AWS::CloudFormation::Stack"
 
@@ -43,6 +42,37 @@ class ServiceEndpoints:
     log_groups: list[str] = field(default_factory=list[str])
 
 
+class _Root(NamedTuple):
+    """The credentials that an emulator takes for its account's root user."""
+
+    access_key: str = "test"
+    secret_key: str = "test"  # noqa: S105 - the emulator accepts any
+    token: str | None = None
+
+    def get_frozen_credentials(self) -> _Root:
+        """Return the credentials. They never change."""
+        return self
+
+
+@dataclass(slots=True)
+class LocalSession:
+    """What the client needs of a session on a local stack. It loads boto3 for its first boto3 client, not before."""
+
+    region_name: str | None
+
+    def get_credentials(self) -> _Root:
+        """Return the credentials."""
+        return _Root()
+
+    def client(self, service: str, **options: Any) -> Any:
+        """Return a boto3 client."""
+        import boto3
+
+        root = _Root()
+        session = boto3.Session(root.access_key, root.secret_key, region_name=self.region_name)
+        return cast("Any", session).client(service, **options)
+
+
 def endpoints_from_file(directory: Path) -> ServiceEndpoints:
     """Read ``.sagas/local.json``."""
     path = directory / ".sagas" / "local.json"
@@ -59,6 +89,8 @@ def endpoints_from_file(directory: Path) -> ServiceEndpoints:
 
 def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndpoints:
     """Find the parts of a service in the templates of its stack and of the nested stacks."""
+    from sagas.aws import CALLER, connect, translated
+
     cloudformation = connect("cloudformation", CALLER, session=session)
     topology = Topology()
     with translated("CloudFormation", quoted=True):
@@ -69,9 +101,8 @@ def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndp
         raise SagaError(f"the stack {stack_name} has no saga service")
     region: str = cloudformation.meta.region_name
     endpoint_url: str = cloudformation.meta.endpoint_url
-    suffixes = _suffixes(region)
-    if f".{urlsplit(endpoint_url).hostname}".endswith(tuple(f".{suffix}" for suffix in suffixes)):
-        base = f"https://{api.id}.execute-api.{region}.{suffixes[0]}"
+    if of_aws(endpoint_url, region):
+        base = f"https://{api.id}.execute-api.{region}.{_suffixes(region)[0]}"
     else:
         # AWS_ENDPOINT_URL names an emulator.
         base = f"{endpoint_url.rstrip('/')}/_aws/execute-api/{api.id}"
@@ -85,8 +116,15 @@ def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndp
     )
 
 
+def of_aws(endpoint_url: str, region: str) -> bool:
+    """Whether an endpoint is one of AWS, and not that of an emulator."""
+    return f".{urlsplit(endpoint_url).hostname}".endswith(tuple(f".{suffix}" for suffix in _suffixes(region)))
+
+
 def _suffixes(region: str) -> list[str]:
     """The DNS suffixes of AWS in a region's partition, from botocore: the IPv4 one, then the dual-stack one."""
+    from botocore import loaders
+
     partitions: list[dict[str, Any]] = cast("Any", loaders).create_loader().load_data("partitions")["partitions"]
     matches = (each for each in partitions if region in each["regions"] or re.match(each["regionRegex"], region))
     outputs = next(matches, partitions[0])["outputs"]

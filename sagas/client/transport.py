@@ -8,12 +8,11 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, cast
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
-import boto3
 from botocore import exceptions as aws
-from botocore import utils
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.httpsession import URLLib3Session
@@ -21,6 +20,9 @@ from botocore.httpsession import URLLib3Session
 from sagas.client.answers import Answer, ambiguous, error_of
 from sagas.errors import InvalidRequest, Problem, SagaError, Unavailable
 from sagas.operations import Operation
+
+if TYPE_CHECKING:
+    import boto3
 
 _CONNECT_TIMEOUT, _READ_TIMEOUT = 5.0, 35.0
 """Seconds. API Gateway answers after 29 seconds at the latest."""
@@ -56,7 +58,7 @@ class Transport:
         self.region: str = chosen
         self._http: Any = cast("Any", URLLib3Session)(
             verify=os.environ.get("AWS_CA_BUNDLE") or True,
-            proxies=cast("Any", utils).get_environ_proxies(self.url),
+            proxies={} if proxy_bypass(urlsplit(self.url).netloc) else getproxies(),
             timeout=(_CONNECT_TIMEOUT, _READ_TIMEOUT),
         )
         self._cache: OrderedDict[str, tuple[str, bytes]] = OrderedDict()

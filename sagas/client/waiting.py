@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sagas.core.states import ENDED, SagaStatus
-from sagas.engine.read.answers import SagaView
 from sagas.errors import Unavailable
+
+if TYPE_CHECKING:
+    from sagas.engine.read.answers import SagaView
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _GROWTH = 1.5

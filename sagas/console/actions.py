@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field
 from typing import Any
 from urllib.parse import quote
@@ -23,11 +23,11 @@ from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, Problem,
 from sagas.operations import VERBS
 
 _LOG = logging.getLogger(__name__)
-_FOR_MANY = (*(name for name, operation in VERBS.items() if operation.bulk_statuses), Do.REDRIVE, Do.RECOVER)
+_FOR_MANY = (*(name for name, operation in VERBS.items() if operation.bulk_statuses), Do.RECOVER)
 _RATES = (1, 5, 20)
 _BY_SQS = "SQS moves them back."
 _ONE_WALK = threading.Lock()
-"""A redrive reads the whole dead-letter queue. For a while, other readers cannot see its messages."""
+"""Reading a dead-letter queue hides its messages from others for a while."""
 _STATUS: tuple[tuple[type[SagaError], int], ...] = (
     (NotFound, 404),
     (Conflict, 409),
@@ -50,11 +50,6 @@ def act_on(client: Any, do: str, item: Item, reason: str, form: Form | None = No
     """Apply an action to one saga. Return the type and id of the saga to show next."""
     name, saga_id = item.name, item.saga_id
     match do:
-        case Do.REDRIVE:
-            with _ONE_WALK:
-                done = client.redrive(name, saga_id, reason=reason)
-            if not done.moved:
-                raise NotFound("no dead letter for this saga is visible now; retry the saga instead")
         case Do.RECOVER:
             client.recover(type=name, saga_id=saga_id)
         case Do.RERUN:
@@ -70,6 +65,16 @@ def act_on(client: Any, do: str, item: Item, reason: str, form: Form | None = No
     return name, saga_id
 
 
+def take_letters(client: Any, do: str, items: Iterable[Item]) -> str:
+    """Delete the dead letters that sagas have left behind by an action. Return why some may stay; empty if none may."""
+    by_type = dict[str, list[str]]()
+    for item in items if do in VERBS else ():
+        by_type.setdefault(item.name, []).append(item.saga_id)
+    with _ONE_WALK:
+        notes = [client.take_letters(VERBS[do], name, saga_ids) for name, saga_ids in by_type.items()]
+    return "; ".join(filter(None, notes))
+
+
 def _option_of(form: Form, option: Field[Any]) -> Any:
     """Return the value of an option in a form; empty if the form does not have the option."""
     values = form.get(f"option-{option.name}", [])
@@ -83,7 +88,10 @@ def on_saga(desk: Desk, form: Form, name: str, saga_id: str, do: str) -> Respons
     reason = _one(form, "reason")
     if do in VERBS and VERBS[do].reason_required:
         _need("reason", reason)
-    name, saga_id = act_on(desk.source.client, do, Item(name, saga_id), reason, form)
+    client, item = desk.source.client, Item(name, saga_id)
+    name, saga_id = act_on(client, do, item, reason, form)
+    if note := take_letters(client, do, [item]):
+        _LOG.warning("%s", note)
     return _back(desk, f"{desk.saga_path(name, saga_id)}?did={quote(do)}")
 
 
@@ -147,7 +155,7 @@ def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> 
         done = client.prune(name, dry_run=dry)
         said = f"{len(done.stale)} {'would be ' if dry else ''}deleted, {len(done.kept)} stay."
         fates = {kept.letter.message_id: f"It stays: {kept.why}." for kept in done.kept}
-        fates |= {each.message_id: "It would be deleted: no saga needs it." for each in done.stale}
+        fates |= {each.message_id: "It would be deleted, because no saga needs it." for each in done.stale}
     elif do == "delete":
         gone = client.delete_letter(name, _one(form, "message_id"))
         said = f"Message {gone.message_id} is deleted."

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -53,7 +54,7 @@ def console(
     def act(do: str, item: Item, reason: str) -> str:
         return actions.act_on(client, do, item, reason)[1]
 
-    jobs = Jobs(act, rate)
+    jobs = Jobs(act, rate, partial(actions.take_letters, client))
     desk = Desk(
         *(Source(client), session, redaction or ConsoleRedaction(), stack or LOCAL, client.region),
         *(lambda: clock() + ahead(), jobs, read_only, ahead, links or Links()),

@@ -59,7 +59,8 @@ class Cache:
                     answers[key] = replace(answer, at=-inf, lock=threading.Lock())
 
     def get(self, key: Key, ask: Callable[[], T], lifetime: float | None = None) -> T:
-        """Return the cached answer, or ask if it has expired. ``lifetime`` is in seconds; its default is the kind's."""
+        """Return the cached answer, or ask if it has expired. ``lifetime``: seconds. Default: the lifetime of this kind
+        of answer."""
         answer = self._answer(key)
         with answer.lock:
             if self._clock() - answer.at >= (lifetime or _KINDS.get(key[0], _OTHERS)[0]):

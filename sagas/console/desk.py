@@ -31,7 +31,6 @@ _TIME = re.compile(r"(<time[^>]*>)[^<]*")
 LABELS: Mapping[str, str] = {
     name: operation.verb.label for name, operation in VERBS.items() if operation.verb.label
 } | {
-    Do.REDRIVE: "Redrive",
     Do.RECOVER: "Recover now",
     Do.RERUN: "Run again",
     Do.SIGNAL: "Send the signal",
@@ -40,15 +39,14 @@ LABELS: Mapping[str, str] = {
 }
 """The labels of the buttons."""
 CONSEQUENCES: Mapping[str, str] = {name: operation.verb.effect for name, operation in VERBS.items()} | {
-    Do.REDRIVE: "Its message goes back to its queue, and the failed step runs again.",
-    Do.RECOVER: "The supervisor looks at it now: it takes over from a dead worker and sends a lost message again.",
-    Do.RERUN: "A new saga starts with the same request; this one stays as it is.",
+    Do.RECOVER: "The supervisor checks it now, takes over from a dead worker, and sends a lost message again.",
+    Do.RERUN: "A new saga starts with the same request; this saga does not change.",
 }
 """The effect of each button, in a sentence."""
 LOCAL = "local"
 """The name of the stack on this machine."""
 _BIDI = re.compile(r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-AT_ONCE = (*(name for name, operation in VERBS.items() if operation.verb.at_once), Do.REDRIVE, Do.RECOVER)
+AT_ONCE = (*(name for name, operation in VERBS.items() if operation.verb.at_once), Do.RECOVER)
 """The actions on one saga that need no confirmation."""
 
 

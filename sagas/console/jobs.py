@@ -22,7 +22,13 @@ class Item:
 
 
 Act = Callable[[str, Item, str], str]
-"""Applies an action to a saga, with a reason. Returns the id of the saga to show next."""
+"""Applies an action to a saga, with a reason, and returns the id of the saga to look at next."""
+TakeLetters = Callable[[str, Iterable[Item]], str]
+"""Deletes the dead letters that sagas have left behind by an action, and returns why some may stay."""
+
+
+def _take_none(_do: str, _items: Iterable[Item]) -> str:
+    return ""
 
 
 @dataclass(slots=True)
@@ -74,8 +80,8 @@ class Job:
         """Wait up to ``timeout`` seconds for the job's end. Returns whether the job has ended."""
         return self._ended.wait(timeout)
 
-    def run(self, act: Act) -> None:
-        """Apply the action to all sagas, in order."""
+    def run(self, act: Act, take_letters: TakeLetters = _take_none) -> None:
+        """Apply the action to all sagas, in order, and take their dead letters along."""
         reason, sleep = job_reason(self.report.job, self.reason), self._stop.wait
 
         def call(saga_id: str) -> CallOutcome:
@@ -84,22 +90,27 @@ class Job:
         def stopped() -> str:
             return "you stopped it" if self._stop.is_set() else ""
 
-        self.report.stopped = paced(
-            *(self.report.chosen, call, self.report.settle), rate=self.rate, sleep=sleep, stopped=stopped
-        )
-        self._ended.set()
+        try:
+            self.report.stopped = paced(
+                *(self.report.chosen, call, self.report.settle), rate=self.rate, sleep=sleep, stopped=stopped
+            )
+            self.report.letters = take_letters(self.do, [self.items[saga_id] for saga_id in self.report.done])
+        finally:
+            self._ended.set()
 
 
 class Jobs:
     """The jobs of a console. They end when the console ends.
 
     Args:
-        act: the function that applies an action to one saga.
-        rate: the maximum number of sagas per second.
+        act: applies an action to one saga.
+        rate: sagas per second at most.
+        take_letters: deletes the dead letters that the sagas of a job have left behind.
     """
 
-    def __init__(self, act: Act, rate: float = 5.0) -> None:
+    def __init__(self, act: Act, rate: float = 5.0, take_letters: TakeLetters = _take_none) -> None:
         self._act = act
+        self._take_letters = take_letters
         self._rate = rate
         self._jobs: dict[int, Job] = {}
         self._number = 0
@@ -114,7 +125,9 @@ class Jobs:
             for old in [*self._jobs][:-_REMEMBERED]:
                 if self._jobs[old].ended:
                     del self._jobs[old]
-        threading.Thread(target=job.run, args=(self._act,), name=f"sagas-job-{job.job_id}", daemon=True).start()
+        threading.Thread(
+            target=job.run, args=(self._act, self._take_letters), name=f"sagas-job-{job.job_id}", daemon=True
+        ).start()
         return job
 
     def get(self, job_id: int) -> Job | None:

@@ -12,7 +12,7 @@ from sagas.errors import Conflict, InvalidRequest, NotFound, SagaError
 
 T = TypeVar("T")
 
-_THREADS = 4
+_THREADS = 5
 _MOST_IN_FULL = 24
 """A list reads at most this many full sagas, for their errors. The next refresh reads the others."""
 _SHORTEST_ID = 4
@@ -94,20 +94,24 @@ class Source:
             return None
         return stats["types"][0]["statuses"].get("DEAD_LETTERED", 0)
 
-    def attention(self) -> tuple[list[Any], bool]:
-        """Return the sagas that need an operator, the longest waiting first, and whether there may be more."""
-        return self._cache.get(("attention",), self._needing)
+    def incidents(self) -> Any:
+        """Return what sagas need an operator for, counted."""
+        return self._cache.get(("incidents",), self.client.incidents)
 
-    def _needing(self) -> tuple[list[Any], bool]:
-        return _gathered(lambda cursor: self.client.attention(limit=100, cursor=cursor), _MOST_NEEDING)
+    def attention(self) -> list[Any]:
+        """Return the sagas that have needed an operator the longest."""
+        return self._cache.get(
+            ("attention",), lambda: _gathered(lambda at: self.client.attention(limit=100, cursor=at), _MOST_NEEDING)[0]
+        )
 
     def counts(self) -> dict[str, str]:
         """Return the numbers in the console's menu, by path, at most a minute old."""
-        needed, more = self._cache.in_background(("attention",), self._needing, (list[Any](), False))
+        nothing: dict[str, Any] = {"incidents": [], "at_least": False}
+        found = self._cache.in_background(("incidents",), self.client.incidents, nothing)
         breakers = self._cache.in_background(("breakers",), self._breakers, list[Any]())
         letters = self._cache.in_background(("all letters",), self._all_letters, 0)
         counts = {
-            "/": f"{len(needed)}{'+' * more}",
+            "/": f"{sum(incident['count'] for incident in found['incidents'])}{'+' * found['at_least']}",
             "/letters": str(letters),
             "/breakers": str(sum(breaker["state"] != "closed" for breaker in breakers)),
         }

@@ -48,7 +48,7 @@ from sagas.core.states import Cancel, DeadMessage, Lease, SagaState, SagaStatus,
 from sagas.core.transitions import send_current
 
 SHORTEST_WAIT = 1.0
-"""If a retry is more seconds away, it leaves an invocation that has run several steps."""
+"""An invocation that has run several steps keeps its message for a retry that is due within these seconds."""
 
 
 def _claimed(state: SagaState, lease: Lease) -> SagaState:
@@ -68,7 +68,7 @@ def _interrupted(state: SagaState) -> bool:
     4).
 
     If the saga waits for an operator or has ended, no user code runs, so a plain claim is enough. If the holder has
-    journaled an entry, it is adopted in any case.
+    journaled an entry, the entry is adopted in any case.
     """
     return state.lease is not None and not state.ended and state.status is not SagaStatus.DEAD_LETTERED
 
@@ -101,7 +101,7 @@ def message_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: fl
     if waits(state, fact, now):
         return Decision(state, Postpone(state.lost_until))
     if isinstance(fact, ev.StepDeadLettered):
-        # If the step is exhausted, the current message is dead-lettered. If its code is missing, no message is.
+        # The current message is dead-lettered if the step is exhausted, but not if only its code is missing.
         if event.dispatch != state.dispatch:
             return Decision(state, Discard("a newer message is the saga's current one"))
         dying = DeadMessage(event.dispatch, event.hops, event.message_id)
@@ -140,7 +140,7 @@ def _work_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: floa
     if current.not_before > now:
         return Decision(state, Postpone(current.not_before))
     if (event.index, event.undo) != (state.cursor, state.undoing):
-        # Functions that used to run several steps in one invocation no longer do so since a deployment.
+        # Since a deployment, functions no longer run several steps in one invocation.
         return Decision(state, Discard("its saga is at another step, whose message was sent"), current)
     if misfit(plan, state, now):
         return settling(plan, state, now)
@@ -168,8 +168,8 @@ def claimed_work(state: SagaState, lease: Lease) -> Decision:
 def next_work(before: SagaState, fact: ev.Fact, decision: Decision, now: float) -> Send | None:
     """Return the work with which the lease holder may continue after a commit; ``None`` if a new message must do it.
 
-    The holder does not continue after a cancel. Nor does it try the same step or undo again, because the circuit
-    breaker must count the last attempt first. ``now``: epoch seconds.
+    The holder does not continue after a cancel. It does not retry a step or undo, either, because the circuit breaker
+    must count the last attempt first. ``now``: epoch seconds.
     """
     after, send = decision.state, decision.send
     if send is None or decision.then is not None or after.lease is not None or send.not_before > now:
@@ -202,7 +202,8 @@ def renumbered(before: SagaState, decision: Decision, now: float) -> Decision:
 
 
 def stall_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float) -> Decision:
-    """Take over an expired lease, journal the next fact, or send a lost message again. A live lease stays."""
+    """Take over an expired lease, journal the next fact, or send a lost message again. A lease that has not expired
+    stays."""
     if _held(state, now):
         return Decision(state)
     if _interrupted(state):

@@ -1,7 +1,7 @@
 """The life of a saga as one table.
 
 Theory. A saga runs its steps in order (Garcia-Molina and Salem, "Sagas", SIGMOD 1987, with backward recovery). The saga
-and the step under its cursor have a status each. The pair of them is the state. Three principles hold, and the commit
+and the step under its cursor each have a status. Both together are the state. Three principles hold, and the commit
 protocol ensures them across processes. Its rules are cited by number:
 
 -   *Only a lease holder journals.* A fact only changes the state if the saga's lease is held and the fact is about the
@@ -141,8 +141,8 @@ _LONGEST_TYPE = 100
 
 
 def decide(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
-    """Return the next state and what to do. ``now``: epoch seconds. If the event is a duplicate, late or impossible,
-    that is the same state, and nothing."""
+    """Return the next state and what to do. ``now``: epoch seconds. For a duplicate, late or impossible event, the
+    state is unchanged and there is nothing to do."""
     row = TABLE.get((state.status, type(event)))
     if row is None:
         return Decision(state)
@@ -165,7 +165,7 @@ def decide(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
 
 
 def _settled(plan: Plan, before: SagaState, after: SagaState, event: Event, now: float) -> SagaState:
-    """Return the saga, and in it since when it waits for a release. A look at the saga keeps that time. Any other
+    """Return the saga with the time since which it waits for a release. A look at the saga keeps that time. Any other
     commit ends the wait, and begins a new one if the deployed code does not fit the next step."""
     if not isinstance(event, ev.Fact) or not (plan.settle or before.settling_since):
         return after
@@ -174,7 +174,8 @@ def _settled(plan: Plan, before: SagaState, after: SagaState, event: Event, now:
     since = before.settling_since if postponed or isinstance(event, ev.SagaRecovered) else 0.0
     if not since and not stopped and plan.settle and (postponed or misfit(plan, after, now)):
         since = float(int(now))
-    unread = after.unreadable if since or after.unreadable != before.unreadable else ""
+    keeps = since or after.status is SagaStatus.DEAD_LETTERED or after.unreadable != before.unreadable
+    unread = after.unreadable if keeps else ""
     return replace(after, settling_since=0.0 if stopped else since, unreadable=unread)
 
 

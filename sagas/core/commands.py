@@ -54,7 +54,7 @@ class StallNoticed(Struct, frozen=True):
 
     Args:
         lease: the lease for whoever looks.
-        stale_after: seconds without a response after which the message counts as lost; the type's by default.
+        stale_after: seconds without a response after which the message counts as lost. Default: the type's number.
         postponed_until: epoch seconds until which an open circuit breaker may postpone the message; 0 if there is none.
         backlog: what the step's queue shows about the message.
         asked: an operator wants the message sent now, even if the saga waits for a release.
@@ -68,7 +68,7 @@ class StallNoticed(Struct, frozen=True):
 
 
 class CancelArrived(Struct, frozen=True):
-    """A caller cancels the saga. ``actor``: the caller; ``reason``: why."""
+    """A caller, the ``actor``, cancels the saga. ``reason`` says why."""
 
     actor: str = ""
     reason: str = ""
@@ -141,7 +141,7 @@ Event = Fact | Arrival
 
 
 class Run(Struct, frozen=True):
-    """Run the step at ``index``, or its undo. The state has counted the attempt already."""
+    """Run the step at ``index``, or its undo. The state already counts the attempt."""
 
     index: int
     undo: bool
@@ -164,7 +164,7 @@ class Send(Struct, frozen=True):
 
 
 class Postpone(Struct, frozen=True):
-    """Deliver the message again at ``until`` (epoch seconds). ``itself``: no copy may replace it."""
+    """Deliver the message again at ``until`` (epoch seconds). ``itself``: no copy may replace the message."""
 
     until: float
     itself: bool = False
@@ -196,7 +196,7 @@ class Decision(Struct, frozen=True):
     Args:
         state: the saga from now on; the same object if nothing changed.
         then: the next instruction; ``None`` if there is none.
-        send: the message to send. If it is the one being handled, that is kept instead.
+        send: the message to send. If it is the message being handled, that message is kept instead.
     """
 
     state: SagaState

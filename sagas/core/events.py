@@ -34,7 +34,7 @@ class Failure(Struct, frozen=True):
 
 LOST = Failure("Lost", "the attempt ended without a report")
 GONE = "is missing from S3, or was changed there"
-"""End of the text of a TypeChanged that takes a restored object, not new code."""
+"""The end of the text of a TypeChanged that calls for a restored object, not for new code."""
 DEADLINE = "the saga's deadline"
 """The actor of a cancel that the saga's own ``timeout`` causes. No caller's identity has spaces."""
 
@@ -156,13 +156,33 @@ class DeadLetterCause(StrEnum):
         return self in (DeadLetterCause.CODE_MISSING, DeadLetterCause.TYPE_CHANGED, DeadLetterCause.STALLED)
 
 
+class AttentionCode(StrEnum):
+    """Why a saga needs an operator, the worst first. Where its step was dead-lettered, it has the cause's name."""
+
+    UNDO_FAILED = "undo_failed"
+    UNDO_NOT_CALLED = "undo_not_called"
+    EXHAUSTED = "exhausted"
+    CHILDREN_FAILED = "children_failed"
+    WAIT_TIMED_OUT = "wait_timed_out"
+    PIVOT_HOLDS = "pivot_holds"
+    STALLED = "stalled"
+    IN_DOUBT = "in_doubt"
+    CODE_MISSING = "code_missing"
+    TYPE_CHANGED = "type_changed"
+    FAILED = "failed"
+    RECOVERY_EXHAUSTED = "recovery_exhausted"
+    NO_RESPONSE = "no_response"
+    OVERDUE = "overdue"
+
+
 class StepDeadLettered(Fact, frozen=True):
-    """The step waits for an operator; ``cause`` says why.
+    """The step waits for an operator.
 
     Args:
-        cause: why.
+        cause: why the step waits.
         message: the message that moves to the dead letters, if any.
-        failure: details of the cause. If the attempts are used up, the entry of the last attempt has them.
+        failure: details of the cause. If the attempts are used up, the entry of the last attempt has the details
+            instead.
     """
 
     leaves = StepStatus.FAILED
@@ -259,8 +279,8 @@ class ChildrenEnded(Fact, frozen=True):
     """The children of the step at ``index`` have ended. Their results are in the entry.
 
     Args:
-        completed: how many are COMPLETED.
-        failed: how many have ended otherwise.
+        completed: the number of COMPLETED children.
+        failed: the number of children that have ended otherwise.
         failure: why the step has failed, if it has.
     """
 
@@ -278,7 +298,7 @@ class Postponed(StepFact, frozen=True):
 
     Args:
         message: what the step waits for.
-        after: how many seconds later it wants to poll again.
+        after: the seconds until the step wants to poll again.
         retry_at: epoch seconds of the next poll.
         since: epoch seconds of the first poll.
         looks: the number of polls so far.
@@ -324,8 +344,8 @@ class SagaFailed(Fact, frozen=True):
 
 class SagaRecovered(Fact, frozen=True):
     """The current message is sent again. ``stall``: the queue showed that the last message was lost, which costs a
-    recovery attempt. ``unanswered``: how many messages in a row got no response. ``attention``: there were so many that
-    the saga needs an operator."""
+    recovery attempt. ``unanswered``: how many messages in a row got no response. ``attention``: so many messages got no
+    response that the saga needs an operator."""
 
     stall: Annotated[bool, ALWAYS] = True
     unanswered: int = 0

@@ -1,4 +1,4 @@
-"""Judge whether the deployed code of a step fits a saga that was started with earlier code.
+"""Judges whether the deployed code of a step fits a saga that was started with earlier code.
 
 The saga keeps its structure: the names, order and kinds of its steps, and which of them have an undo. Code and policies
 come from the deployment. This module alone judges whether the two match (rule 18).
@@ -44,8 +44,8 @@ class Fit(NamedTuple):
 
 
 def fit(was: StepState, now: Deployed | None, saga: str = "") -> Fit:
-    """Compare a step as it was when the saga started with the deployed step ``now``: ``None`` if there is none. The
-    step's status does not matter. ``saga``: the saga type, for the texts."""
+    """Compare a step as it was when the saga started with the deployed step ``now``, which is ``None`` if it is
+    missing. The step's status does not matter. ``saga``: the saga type, for the texts."""
     of_type = f" of type {saga!r}" if saga else ""
     gone = Failure("CodeGone", f"step {was.name!r}{of_type} is not in the deployed code")
     undo_gone = Failure("CodeGone", f"the undo of {gone.message}") if was.undo else None
@@ -56,4 +56,4 @@ def fit(was: StepState, now: Deployed | None, saga: str = "") -> Fit:
     if now.kind == was.waits_for:
         return Fit(None, undo, was.undo or now.undo)
     change = f"step {was.name!r} is {KINDS[now.kind]} now, and was {KINDS[was.waits_for]} when the saga started"
-    return Fit(Failure("TypeChanged", change), undo, was.undo)
+    return Fit(Failure("CodeGone", change), undo, was.undo)

@@ -13,8 +13,8 @@ execution at a time, so the outcome of the probe is clear: the probe's function 
 executions that began before the breaker opened change nothing until it is closed.
 
 A refused saga returns at a random time, in a range that grows with the age of the outage. So waiting sagas read the
-breaker less and less often, however many they are. Once it is closed, they do not return all at once, but over about as
-long as it had been open.
+breaker less and less often, however many they are. Once the breaker is closed, they do not return all at once, but over
+about as long as it had been open.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class BreakerState:
         open_until: end of the open period; 0 if the breaker is closed.
         probe: the saga that was admitted as the probe.
         probe_until: when the probe counts as lost if it has not reported.
-        closed_at: when it was last closed.
-        opened_at: when it last left the closed state.
+        closed_at: when the breaker was last closed.
+        opened_at: when the breaker last left the closed state.
         revision: stamp of the write that stored this state; empty if it was never stored.
     """
 
@@ -92,7 +92,7 @@ class Admission:
 def spread(limits: Limits, state: BreakerState, now: float) -> float:
     """Return the seconds over which the sagas that wait for a breaker spread their returns.
 
-    That is how long the breaker has not been closed, at least one open period, and at most a message's longest delay.
+    That is the time since the breaker was closed, but at least one open period, and at most a message's longest delay.
     """
     return min(max(limits.open_for, now - state.opened_at if state.opened_at else 0.0), LONGEST_SPREAD)
 
@@ -135,7 +135,7 @@ def closed(state: BreakerState, now: float) -> BreakerState:
 
 
 def silent_until(limits: Limits, state: BreakerState) -> float:
-    """Return until when (epoch seconds) this breaker may still delay messages; 0 for never.
+    """Return the time (epoch seconds) until which this breaker may still delay messages; 0 for never.
 
     If an operator closes the breaker early, a message that was refused just before still waits until the end of the
     open period, plus the spread.
@@ -152,9 +152,9 @@ class Scope:
     """What is paused: a saga type, one of its steps, or one of its sagas.
 
     Args:
-        name: name of the type.
-        step: name of the step; empty for all.
-        saga_id: id of the saga; empty for all.
+        name: the name of the type.
+        step: the name of the step; empty for all steps.
+        saga_id: the id of the saga; empty for all sagas.
     """
 
     name: str

@@ -63,7 +63,8 @@ def children_ids(parent: SagaState) -> list[str]:
 
 
 def counters(step: StepState) -> int:
-    """Return how many counters count the first ends of a step's children. Each child's end reads all of them."""
+    """Return the number of counters for the first ends of a step's children. The end of each child reads all
+    counters."""
     return min(COUNTERS, math.ceil((step.fan_out.at_once or step.fan_out.children) / _PER_COUNTER))
 
 

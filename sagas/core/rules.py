@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from sagas.core.events import (
     DEADLINE,
     LOST,
+    AttentionCode,
     CancelRequested,
     CompensationAttemptFailed,
     CompensationFailed,
@@ -43,11 +44,13 @@ LONG_WAIT = 900.0
 supervisor sends one, shortly before the end."""
 _FORWARD = (SagaStatus.PENDING, SagaStatus.RUNNING, SagaStatus.WAITING)
 _LOOKS, _LOOK_AGAIN = (60.0, 180.0, 420.0, 720.0), 300.0
-"""Seconds from when a saga begins to wait for a release until each look at it, and seconds between later looks."""
+"""The first looks at a saga that waits for a release come this many seconds after the wait began. Later looks are this
+many seconds apart."""
 _MOST_DOUBLINGS = 10
-"""How often the seconds without a response are doubled at most."""
+"""Maximum doublings of the seconds without a response."""
 _LONGEST_SILENCE = 3600.0
-"""Maximum seconds until an unanswered message is sent again: a saga continues that soon after its function can."""
+"""Maximum seconds until an unanswered message is sent again. Once its function works again, a saga continues within
+this time."""
 _READY = (StepStatus.PENDING, StepStatus.RETRYING)
 _STARTED = (StepStatus.FAILED, StepStatus.RETRYING, StepStatus.RUNNING, StepStatus.WAITING)
 
@@ -61,20 +64,20 @@ class StepPlan:
     """One step's policies.
 
     Args:
-        executions: maximum executions in one budget.
-        exhausted: the policy if they are used up.
+        executions: the maximum number of executions in one budget.
+        exhausted: the policy once these are used up.
         forward: why the deployed code may not run the step; ``None`` if it may. See :func:`sagas.core.fit.fit`.
         undo: why the deployed code may not undo the step; ``None`` if it may.
         owes_undo: whether the step has to be undone once it has completed.
-        undo_executions: maximum executions of the undo in one budget.
-        undo_when_started: undo the step also if it has failed or its outcome is unknown.
+        undo_executions: the maximum number of executions of the undo in one budget.
+        undo_when_started: whether the step is also undone if it has failed or its outcome is unknown.
         undo_needs_result: the undo takes the step's own result, so it cannot be called without one.
         asks: whether the step has code. A wait without code begins on its own.
         wait: maximum seconds for which the step waits, after its code has run.
         on_timeout: the policy if no signal arrives in time, or too many children fail.
-        concurrency: how many children may be in flight at a time.
-        tolerate: how many children may fail.
-        one_by_one: children are undone one after the other, not all at once.
+        concurrency: the number of children that may be in flight at a time.
+        tolerate: the number of children that may fail.
+        one_by_one: whether children are undone one after the other, not all at once.
     """
 
     executions: int = 1
@@ -121,8 +124,8 @@ def ready(state: SagaState) -> bool:
 
 
 def quiet_until(state: SagaState, stale_after: float) -> float:
-    """Return until when a missing response does not mean a stall (rule 9). Requested waits do not count, and each stall
-    doubles the time. So does each unanswered message, up to an hour."""
+    """Return the time until which a missing response does not mean a stall (rule 9). Requested waits do not count. Each
+    stall doubles the time. Each unanswered message does, too, up to an hour."""
     quiet = max(state.updated_at, state.not_before, state.lost_until if state.undoing else 0.0)
     stalls, silence = (2 ** min(n, _MOST_DOUBLINGS) for n in (state.recovery.attempts, state.unanswered))
     return quiet + max(stale_after * stalls, min(stale_after * silence, _LONGEST_SILENCE))
@@ -134,7 +137,7 @@ def in_wait(state: SagaState) -> bool:
 
 
 def waits_without_code(plan: Plan, state: SagaState, index: int) -> bool:
-    """Whether a step needs no code next, because it waits, or has no code and is about to wait."""
+    """Whether a step needs no code now, because it waits, or has no code and is about to wait."""
     waiting = in_wait(state) and index == state.cursor
     return waiting or (bool(state.steps[index].waits_for) and not plan.steps[index].asks)
 
@@ -156,7 +159,8 @@ def long_wait(state: SagaState, now: float) -> bool:
 def misfit(plan: Plan, state: SagaState, now: float) -> Failure | None:
     """Return why the deployed code does not fit what the saga does next; ``None`` if it does, or if no code is needed.
 
-    A wait that has begun only needs code to time out: nobody can send a signal while the wait is not deployed.
+    A wait that has begun needs code only for its timeout. While the wait is not deployed, nobody can send its signal,
+    so it must not time out.
     """
     step = state.current
     if step is None:
@@ -190,8 +194,7 @@ def _fact_of_misfit(plan: Plan, state: SagaState, now: float) -> Fact | None:
         return None
     if state.undoing:
         return CompensationFailed(state.cursor, step.undo_attempts.made, failure)
-    cause = DeadLetterCause.TYPE_CHANGED if failure.type_changed else DeadLetterCause.CODE_MISSING
-    return StepDeadLettered(state.cursor, cause, failure=failure)
+    return StepDeadLettered(state.cursor, DeadLetterCause.CODE_MISSING, failure=failure)
 
 
 def owed_by_time(plan: Plan, state: SagaState, now: float) -> Fact | None:
@@ -247,7 +250,8 @@ def next_fact(plan: Plan, state: SagaState, now: float) -> Fact | None:
 
 
 def _fact_of_cancel(state: SagaState) -> Fact:
-    """Return the next fact of a cancel or a deadline. First it is journaled, then undoing starts."""
+    """Return the next fact of a cancel or a deadline. First the cancel or deadline is journaled, then undoing
+    starts."""
     by_time = state.cancel.by == DEADLINE
     if state.cancel.journaled:
         return CompensationStarted("timeout" if by_time else "cancel")
@@ -308,7 +312,7 @@ def exhausted_policy(plan: Plan, state: SagaState, step: StepState, *, rejected:
 
 
 def waits(state: SagaState, fact: Fact | None, now: float) -> bool:
-    """Whether a fact that ends the way forward must wait because a lost execution may still act (rule 5)."""
+    """Whether a fact that ends the forward phase must wait because a lost execution may still act (rule 5)."""
     return isinstance(fact, CompensationStarted | SagaFailed) and state.lost_until > now
 
 
@@ -351,8 +355,8 @@ def undo_pending(step: StepState) -> StepStatus:
 def next_undo(plan: Plan, state: SagaState, below: int) -> SagaState:
     """Point the cursor at the next step to undo, the last first. End the saga if there is none.
 
-    Steps from ``below`` on are done with: if a later release gives one an undo, it is not undone out of order. A retry
-    only undoes the steps whose undo has failed, and grants each a new budget.
+    Steps from ``below`` on are never undone: if a later release adds an undo to such a step, it would run out of order.
+    A retry undoes only the steps whose undo has failed, and grants each a new budget.
     """
     state = replace(state, polling=None)
     for index in reversed(range(below)):
@@ -379,7 +383,7 @@ def next_undo(plan: Plan, state: SagaState, below: int) -> SagaState:
 
 
 def has_failed(state: SagaState) -> bool:
-    """Whether the saga counts as failed. Cancelled and rejected sagas only do so if an undo has failed."""
+    """Whether the saga counts as failed. Cancelled and rejected sagas only count if an undo has failed."""
     stuck = (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED)
     # A saga that had completed and is undone for its parent or by an operator has not failed.
     by_itself = state.cause != "parent" and bool(state.error_seq or state.cause != "operator")
@@ -392,6 +396,38 @@ def step_in_trouble(state: SagaState) -> str:
     current = state.current.name if state.current else state.steps[-1].name
     in_doubt = state.in_doubt[:1] if state.ended and state.status is not SagaStatus.FAILED else ()
     return next(undone, None) or next(iter(in_doubt), current)
+
+
+def attention_code(state: SagaState) -> AttentionCode:
+    """Return why a saga needs an operator."""
+    failed = [step for step in state.steps if step.status is StepStatus.COMPENSATION_FAILED]
+    if failed:
+        # An undo that failed without an attempt has no code or no readable input.
+        untried = any(not step.undo_attempts.used for step in failed) and not state.recovery.exhausted
+        return AttentionCode.UNDO_NOT_CALLED if untried else AttentionCode.UNDO_FAILED
+    if state.status is SagaStatus.DEAD_LETTERED:
+        return _code_of_stop(state)
+    if state.status is SagaStatus.FAILED:
+        return AttentionCode.FAILED
+    if state.overdue and forward(state):
+        return AttentionCode.OVERDUE
+    if state.recovery.exhausted:
+        return AttentionCode.RECOVERY_EXHAUSTED
+    return AttentionCode.NO_RESPONSE if state.unanswered else AttentionCode.IN_DOUBT
+
+
+def _code_of_stop(state: SagaState) -> AttentionCode:
+    step = state.current
+    if state.recovery.exhausted:
+        return AttentionCode.STALLED
+    if state.unreadable:
+        return AttentionCode.TYPE_CHANGED
+    if step is not None and step.timed_out:
+        return AttentionCode.CHILDREN_FAILED if step.waits_for == "children" else AttentionCode.WAIT_TIMED_OUT
+    if state.dead is not None:
+        return AttentionCode.EXHAUSTED
+    held = state.past_pivot and state.error_seq != state.seq
+    return AttentionCode.PIVOT_HOLDS if held else AttentionCode.CODE_MISSING
 
 
 def needs_attention(state: SagaState) -> bool:

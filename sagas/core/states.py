@@ -45,7 +45,7 @@ class Attempts(Struct, frozen=True):
     """How often a step or an undo was executed.
 
     Args:
-        made: how many executions were claimed, in all.
+        made: the number of claimed executions, in all.
         at_grant: the value of ``made`` when the current budget was granted.
     """
 
@@ -54,7 +54,7 @@ class Attempts(Struct, frozen=True):
 
     @property
     def used(self) -> int:
-        """How many executions of the current budget are used."""
+        """The number of executions of the current budget that are used."""
         return self.made - self.at_grant
 
     def claimed(self) -> Attempts:
@@ -82,13 +82,13 @@ class FanOut(Struct, frozen=True):
     """The children of a step.
 
     Args:
-        children: how many children the step has.
-        handed_out: how many children were handed out to be started.
-        at_once: how many children may be in flight at a time; 0 for all.
-        tolerate: how many children may fail.
-        one_by_one: children are undone one after the other.
-        requests_seq: the number of the journal entry with their requests; 0 before it exists.
-        of: a hash of their types, in order; empty before the entry exists.
+        children: the number of children that the step has.
+        handed_out: the number of children that were handed out to be started.
+        at_once: the number of children that may be in flight at a time; 0 for all.
+        tolerate: the number of children that may fail.
+        one_by_one: whether children are undone one after the other.
+        requests_seq: the number of the journal entry with the children's requests; 0 before the entry exists.
+        of: a hash of the children's types, in order; empty before the entry exists.
     """
 
     children: int = 0
@@ -107,17 +107,17 @@ class StepState(Struct, frozen=True):
         name: the step's name when the saga started.
         status: its status.
         attempts: its executions.
-        undo_attempts: its undo's executions.
+        undo_attempts: the executions of the step's undo.
         result_seq: the number of the journal entry with its result; 0 if there is none.
         outcome_unknown: the outcome of an execution is unknown, and no later execution completed.
         postponed: an execution raised ``NotYet``, and no later execution completed.
         undo: the step had an undo when the saga started, and is not undone.
         waits_for: ``signal``, ``time`` or ``children`` if the step is a wait; else empty.
-        round: how often an operator has restarted its wait or its failed children.
-        signalled: a signal for this round was accepted. Its value is in the inbox, or was taken from there.
+        round: how often an operator has restarted the step's wait or its failed children.
+        signalled: a signal for this round was accepted. The signal's value is in the inbox, or was taken from there.
         timed_out: no signal arrived in time, or too many children failed.
         fan_out: its children.
-        pivot: once it has completed, nothing before it is undone.
+        pivot: once the step has completed, nothing before it is undone.
         result: the step's result is the saga's result, although the step is not the last one.
     """
 
@@ -182,7 +182,7 @@ class Polling(Struct, frozen=True):
             could not poll.
         looks: the number of polls so far.
         message: what the step waits for.
-        after: how many seconds later the step wants to poll again.
+        after: the seconds until the step wants to poll again.
         due: epoch seconds at which the next poll is due.
     """
 
@@ -219,7 +219,7 @@ class Parent(Struct, frozen=True):
         step: the parent's step.
         position: this child's position in the step, from 0.
         round: how often the step's failed children had been started again before this child's start.
-        counters: how many counters count the first ends of the step's children.
+        counters: the number of counters for the first ends of the step's children.
     """
 
     saga_id: str
@@ -235,7 +235,7 @@ class Order(Struct, frozen=True):
 
     Args:
         number: the number of the parent step's undo attempt, from 1.
-        open: undoing has not begun yet.
+        open: whether undoing has not begun yet.
     """
 
     number: int
@@ -248,7 +248,7 @@ class Cancel(Struct, frozen=True):
     Args:
         at: epoch seconds at which the cancel was accepted; 0 if there is none.
         by: the caller; empty once the cancel is journaled.
-        reason: why; empty once the cancel is journaled.
+        reason: the caller's reason; empty once the cancel is journaled.
         journaled: whether the cancel is journaled.
     """
 
@@ -262,7 +262,7 @@ class Recovery(Struct, frozen=True):
     """The stalls of a saga.
 
     Args:
-        attempts: stalls since the last progress.
+        attempts: the number of stalls since the last progress.
         exhausted: whether there were too many stalls.
     """
 
@@ -292,31 +292,33 @@ class SagaState(Struct, frozen=True):
         lost_until: the time until which a lost execution may still act.
         cancel: the accepted cancel.
         rejected: the failed step raised ``Rejected``, so the saga is undone whatever the step's policy is.
-        failed: it counts as a failed saga of its type, whatever has happened since.
+        failed: whether the saga counts as a failed saga of its type, whatever has happened since.
         cause: why undoing began (``failure``, ``cancel``, ``timeout``, ``recovery``, ``operator``, ``parent``).
         recovery: its stalls.
         unanswered: how many messages in a row were sent again without a response.
         dead: the message that moves to the dead letters.
-        error_seq: the number of the journal entry with the error that ended the way forward; 0 if there is none.
-        error_type: the type of that error, or of the last undo that failed for good; empty if there is none.
+        error_seq: the number of the journal entry with the error that ended the forward phase; 0 if there is none.
+        error_type: the type of this error, or of the error of the last undo that failed for good; empty if there is
+            none.
         resolution_seq: the number of the journal entry of an operator's resolve.
-        unreadable: which part of the request or a result does not fit the deployed code, and why; without its value.
+        unreadable: the part of the request or a result that does not fit the deployed code, and why. It contains no
+            value.
         digest: a digest of all results so far (see ``sagas.store.journal.entry_hash``); empty if it is unknown.
         head: the hash of the entry ``seq``, which covers all earlier entries. See ``sagas.store.journal.entry_hash``.
-        attention: when it began to need an operator.
+        attention: when the saga began to need an operator.
         created_at: when the saga was started.
         updated_at: when the last change was committed.
-        ended_at: when it reached its final status.
+        ended_at: when the saga reached its final status.
         progress: the progress of the current execution. The next claim or commit removes it.
         purge: the purge that has begun. Its lease is never released.
         polling: set if the current step has raised ``NotYet``.
         deadline: when the saga is cancelled if it has not ended.
         overdue: the deadline has passed after the pivot. The saga continues, and needs an operator.
-        parent: the saga that started it.
-        order: its parent's request to undo it, made after its end.
-        paused: a pause has stopped it; it has no message until it is resumed.
-        settling_since: when it began to wait for a release, because the deployed code does not fit its next step.
-        retrying_undos: a retry runs, only of the undos that had failed.
+        parent: the saga that started this saga.
+        order: the parent's request, after the saga's end, to undo the saga.
+        paused: whether a pause has stopped the saga. It has no message until it is resumed.
+        settling_since: when the saga began to wait for a release, because the deployed code does not fit its next step.
+        retrying_undos: whether a retry is running, of only the undos that had failed.
     """
 
     saga_id: str
@@ -377,12 +379,14 @@ class SagaState(Struct, frozen=True):
 
     @property
     def result_step(self) -> StepState:
-        """The step whose result is the saga's: the one that the type declared when the saga started, else the last."""
+        """The step whose result is the saga's result: the step that the type declared when the saga started, else the
+        last."""
         return next((step for step in self.steps if step.result), self.steps[-1])
 
     @property
     def waiting_for(self) -> str:
-        """What the saga waits for: ``signal``, ``time``, ``children`` or ``retry``; empty if it does not wait."""
+        """The kind of the saga's wait: ``signal``, ``time``, ``children`` or ``retry``; empty if the saga does not
+        wait."""
         step = self.current
         if self.joins:
             return "children"
@@ -409,7 +413,8 @@ class SagaState(Struct, frozen=True):
     @property
     def ends_at(self) -> float:
         """When the saga's own deadline takes effect; 0 if there is none, or if the saga is being undone or has ended.
-        Past the pivot the deadline only puts the saga on the attention list, unless it is there already."""
+        Past the pivot, the deadline only puts the saga on the attention list, unless the list already contains the
+        saga."""
         listed = self.past_pivot and (self.overdue or self.status is SagaStatus.DEAD_LETTERED)
         return 0.0 if self.ended or self.undoing or self.cancel.at or listed else self.deadline
 

@@ -1,4 +1,4 @@
-"""Format times and durations, and clean texts for AWS and for terminals.
+"""Formats times and durations, and cleans texts for AWS and for terminals.
 
 Stored times are ISO 8601 in UTC with milliseconds, so they sort by time.
 """
@@ -14,7 +14,7 @@ from typing import Any
 _LENGTH = re.compile(r"([0-9]{1,9})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _LONGEST = 3_660 * 86_400
-"""The longest duration in seconds, ten years. Times that far in the past or future are valid dates."""
+"""The longest duration in seconds, ten years. A time that is so far in the past or future is a valid date."""
 
 
 def iso(seconds: float) -> str:
@@ -42,7 +42,8 @@ def seconds_of(text: str) -> float | None:
 
 
 def so_long_ago(text: str, now: float) -> str | None:
-    """Return when ``90s``, ``15m``, ``2h`` or ``12d`` ago was, in the format of :func:`iso`; ``None`` for other texts.
+    """Return the time that was ``90s``, ``15m``, ``2h`` or ``12d`` ago, in the format of :func:`iso`; ``None`` for
+    other texts.
     ``now``: epoch seconds."""
     seconds = seconds_of(text)
     return None if seconds is None else iso(now - seconds)

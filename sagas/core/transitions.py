@@ -1,4 +1,4 @@
-"""Apply each journaled fact to a state. A fact that is not about the current execution changes nothing."""
+"""Applies each journaled fact to a state. A fact that is not about the current execution changes nothing."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def send_current(state: SagaState) -> Send:
 
 
 def proceed(plan: Plan, state: SagaState, now: float) -> Decision:
-    """Continue after a commit: journal the next fact, or release the lease and send the current message."""
+    """Continue after a commit: journal the next fact, or else release the lease and send the current message."""
     fact = next_fact(plan, state, now) or owed_by_time(plan, state, now)
     if fact is None:
         idle = state.ended or state.status is SagaStatus.DEAD_LETTERED or long_wait(state, now)
@@ -184,7 +184,7 @@ def _in_wait(state: SagaState, index: int, kind: str) -> StepState | None:
 
 
 def signal_received(plan: Plan, state: SagaState, fact: ev.SignalReceived, now: float) -> Decision:
-    """Complete the step. Its result is the value of the signal."""
+    """Complete the step. The step's result is the value of the signal."""
     step = _in_wait(state, fact.index, "signal")
     if step is None or not step.signalled:
         return Decision(state)
@@ -194,7 +194,7 @@ def signal_received(plan: Plan, state: SagaState, fact: ev.SignalReceived, now: 
 
 
 def wait_ended(plan: Plan, state: SagaState, fact: ev.WaitEnded, now: float) -> Decision:
-    """Complete the step at its time. Its result is null."""
+    """Complete the step at its time. The step's result is null."""
     step = _in_wait(state, fact.index, "time")
     if step is None:
         return Decision(state)
@@ -264,7 +264,8 @@ def children_ended(plan: Plan, state: SagaState, fact: ev.ChildrenEnded, now: fl
 def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: float) -> Decision:
     """Poll again later. The execution is counted, but not charged to the budget, because nothing failed.
 
-    The code may have begun something that never completes. An undo that needs the result cannot settle that (rule 11).
+    The code may have begun something that never completes. An undo that needs the result cannot settle such effects
+    (rule 11).
     """
     step = _running(state, fact)
     if step is None:
@@ -303,8 +304,8 @@ def _not_called(state: SagaState, fact: ev.StepPostponed, step: StepState) -> Sa
 
 
 def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, now: float) -> Decision:
-    """Wait for an operator. The current message may be dead-lettered. A step that the deployed code does not fit, or
-    that stalled too often, has failed without an attempt: if one was claimed, it is uncounted."""
+    """Wait for an operator. The current message may be dead-lettered. If the deployed code does not fit the step, or
+    the step stalled too often, it fails without an attempt. An attempt that was claimed is uncounted."""
     step, waits_for = state.current, state.waiting_for
     if state.lease is None or step is None or fact.index != state.cursor:
         return Decision(state)
@@ -326,7 +327,7 @@ def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, 
 
 
 def unreadable_part(failure: ev.Failure | None) -> str:
-    """Return which stored value does not fit the deployed code; empty if the failure has another cause."""
+    """Return a text on the stored value that does not fit the deployed code; empty if the failure has another cause."""
     return failure.message[:_LONGEST_UNREADABLE] if failure is not None and failure.type_changed else ""
 
 
@@ -421,7 +422,7 @@ def stalled(state: SagaState) -> bool:
 
 
 def recovery_exhausted(plan: Plan, state: SagaState, fact: ev.SagaRecoveryExhausted, now: float) -> Decision:
-    """Give up the way forward. Undoing follows; past the pivot the saga waits for an operator."""
+    """Give up going forward. Undoing follows. Past the pivot, the saga waits for an operator instead."""
     if not stalled(state) or state.recovery.exhausted:
         return Decision(state)
     return proceed(plan, replace(committed(state), recovery=replace(state.recovery, exhausted=True)), now)

@@ -1,4 +1,4 @@
-"""Apply each journaled fact about undoing to a state."""
+"""Applies each journaled fact about undoing to a state."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def step_compensated(plan: Plan, state: SagaState, fact: ev.StepCompensated, now
 
 
 def undo_attempt_failed(plan: Plan, state: SagaState, fact: ev.CompensationAttemptFailed, now: float) -> Decision:
-    """Retry the undo later. If no attempt remains, it has failed for good."""
+    """Retry the undo later. If no attempt remains, the undo has failed for good."""
     step = _being_undone(state, fact)
     if step is None:
         return Decision(state)
@@ -115,7 +115,7 @@ def undos_redriven(plan: Plan, state: SagaState, fact: ev.SagaRetried, now: floa
 
 
 def undoing_exhausted(plan: Plan, state: SagaState, fact: ev.SagaRecoveryExhausted, now: float) -> Decision:
-    """Give up undoing. All undos that are still to be done count as failed."""
+    """Give up undoing. Count all undos that still have to be done as failed."""
     if not stalled(state):
         return Decision(state)
     after = replace(

@@ -1,4 +1,4 @@
-"""Advance a saga: arrive, decide, claim, run, journal, commit, send.
+"""Advances a saga: arrive, decide, claim, run, journal, commit, send.
 
 Sagas advance only here: for workers, the supervisor, operators' calls and the in-process run. The automaton decides
 what to do about an arrival. Its decision is always executed in this order. ``docs/contributing/protocol.md`` explains
@@ -50,7 +50,7 @@ class Advanced:
     Args:
         state: the saga afterwards.
         then: what remains to be done: postpone, drop or dead-letter the message, or claim it again.
-        keep_until: epoch seconds at which this message, still the saga's current one, is due again.
+        keep_until: epoch seconds at which this message, which is still the saga's current message, is due again.
         lost_race: another worker, the supervisor or an operator was faster, so read the saga again.
         adopted: the first commit was an entry that a predecessor had left in the journal.
         message: the message, updated to the step that its saga has reached.
@@ -67,7 +67,7 @@ class Advanced:
 
 
 MakesAttempts = Callable[[AttemptServices, SagaType, Message, Invocation, Course], Attempt]
-"""Makes the attempt of a message."""
+"""The function that makes the attempt of a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Advancer:
         registry: the saga types.
         sender: the queues.
         attempt: claims and runs a message's code.
-        carry: whether messages contain small results; if not, no queue contains payloads.
+        carry: whether messages contain small results. If not, no queue contains payloads.
         chain: the steps that one invocation of this function may run in a row.
         work: the service's own queues, for sagas with children.
     """
@@ -172,7 +172,7 @@ class Advancer:
         return decision.then
 
     def _go_on(self, committed: Committed, message: Message, invocation: Invocation, course: Course) -> Advanced:
-        """Run the step that a commit has claimed, then the next, until a commit claims none."""
+        """Run the step that a commit has claimed, then the next step, until a commit claims no step."""
         while committed.claimed:
             state, entry, inputs = committed.state, committed.entry, message.inputs
             if entry is not None and entry.action == "StepCompleted":
@@ -197,7 +197,7 @@ class Advancer:
 
     def _standing_for(self, state: SagaState, message: Message) -> Message:
         """Return the message, updated to the saga's current step. A saga that advances in a chain keeps its message,
-        which still names the step that it was sent for."""
+        which names the step for which it was sent."""
         step = state.current
         if message.dispatch != state.dispatch or state.ended or step is None or message.index >= len(state.steps):
             return message
@@ -265,7 +265,7 @@ class Advancer:
         return Advanced(committed.state, None, keep_until, adopted=committed.adopted, message=message)
 
     def _correlated(self, state: SagaState) -> SagaState:
-        """Fill in the correlation id. Only the first entry stores a long one."""
+        """Fill in the correlation id. A long id is stored only in the first entry."""
         if state.correlation_id:
             return state
         first = self.services.journal.entries(state.saga_id, [1])[1]

@@ -1,4 +1,4 @@
-"""Time, chance and ids. Only this module gets them from the machine, so tests can replace them."""
+"""Time, chance and ids. Only this module takes them from the machine, so tests can replace them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class SystemClock:
         return round(time.time() + (skipped(self._file) if self._file else 0.0), 3)
 
     def sleep(self, seconds: float) -> None:
-        """Block for some seconds."""
+        """Block for a number of seconds."""
         time.sleep(seconds)
 
     def chance(self) -> float:
@@ -78,7 +78,7 @@ class SystemClock:
         return uuid7(self.now(), secrets.token_bytes(10))
 
     def new_owner(self) -> str:
-        """Eleven hexadecimal digits of epoch milliseconds, then eight random ones."""
+        """Eleven hexadecimal digits of epoch milliseconds, then eight random digits."""
         return f"{round(self.now() * 1000):0{_OWNER_TIME_DIGITS}x}{secrets.token_hex(4)}"
 
     def new_salt(self) -> str:

@@ -1,4 +1,4 @@
-"""Commit facts under a lease: write the journal entry first, then move the pointer."""
+"""Commits facts under a lease: writes the journal entry first, then moves the pointer."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class EntryContext:
         actor: the actor of the audit trail.
         trace_id: the trace id of the invocation.
         message: the current message. It can be dead-lettered if it is the saga's current one.
-        onward: returns the lease with which the same write claims the next step, so that the holder continues. If the
-            function or its result is ``None``, the next step waits for the next message.
-        chained: the message was sent for another step, so it cannot be dead-lettered or reused for a retry of this
-            step.
+        onward: the function that returns the lease with which the same write claims the next step, so the holder
+            continues. If the function or its result is ``None``, the next step waits for the next message.
+        chained: whether the message was sent for another step. Then it cannot be dead-lettered or reused for a retry of
+            this step.
         redriven_by: the operator who redrove the message from the dead letters: the actor of the retry, but of no later
             entry. Empty if unknown.
     """
@@ -76,7 +76,7 @@ class Committed:
 
 
 class Committer:
-    """Writes a fact and those that follow from it, one open slot at a time (rule 3)."""
+    """Writes a fact and the facts that follow from it, one open slot at a time (rule 3)."""
 
     def __init__(
         self,
@@ -109,15 +109,15 @@ class Committer:
     def _write(
         self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext
     ) -> tuple[Decision, Entry | None, bool]:
-        """Journal and commit one fact; if its slot is taken, commit the entry there. Returns the decision, the entry in
-        the slot, and whether a predecessor wrote it."""
+        """Journal and commit one fact. If its slot is taken, commit the entry in the slot. Returns the decision, the
+        entry in the slot, and whether a predecessor wrote it."""
         fact, context = self._completed(plan, state, fact, context)
         decision = self._decided(plan, state, fact, context)
         if decision.state is state:
             # A cancel came first, so the fact is no longer possible. Continue with the fact that is next now.
             following = next_fact(plan, state, self._clock.now())
             if following is None or following == fact:
-                raise Fenced(f"{fact.action} is no longer possible for the saga")
+                raise Fenced(f"{fact.action} is no longer possible in the saga's state")
             return Decision(state, Write(following)), None, False
         previous = None if state.polling is None else (state.polling.message, state.polling.after)
         if isinstance(fact, ev.Postponed) and previous == (fact.message, fact.after) and decision.then is None:
@@ -152,7 +152,8 @@ class Committer:
     def _poll_again(
         self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext, decision: Decision
     ) -> Decision:
-        """Commit without an entry. The journal has an equal one already, and a step may poll once a second for days."""
+        """Commit without an entry. The journal already has an equal entry, and a step may poll once per second for
+        days."""
         after = structs.replace(decision.state, seq=state.seq)
         try:
             write_contended(self._clock, partial(self._control.commit, state, after, plan.stale_after))
@@ -179,7 +180,7 @@ class Committer:
         if decision is None:
             decision = self._decided(plan, state, fact, context)
             if decision.state is state:
-                raise Fenced(f"the journal contains {fact.action}, which is not possible for the saga")
+                raise Fenced(f"the journal contains {fact.action}, which is not possible in the saga's state")
             decision = _proven(decision, state, entry)
         send = next_work(state, fact, decision, self._clock.now()) if context.onward else None
         lease = context.onward(decision.state, send) if send and context.onward else None
@@ -201,7 +202,8 @@ class Committer:
     def _completed(
         self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext
     ) -> tuple[ev.Fact, EntryContext]:
-        """Complete a fact with what plan and state lack: the dead-lettered message, the end of a wait, the signal."""
+        """Complete a fact with data that plan and state do not have: the dead-lettered message, the end of a wait, the
+        signal."""
         if isinstance(fact, ev.StepDeadLettered) and fact.cause.message_dies and fact.message is None:
             # Only the current message can be dead-lettered. If the caller has another one, the current message is sent
             # again and dead-lettered when it arrives.
@@ -235,7 +237,7 @@ class Committer:
         if before.polling is not None and index is None and before.current is not None:
             details["looked"] = {"step": before.current.name, "attempts": before.current.attempts.made}
         if _names_pivot(before, after, fact):
-            details["pivot"] = after.past_pivot  # why nothing is undone from here on
+            details["pivot"] = after.past_pivot  # the reason that nothing is undone from here on
         cancelled = isinstance(fact, ev.CancelRequested) and before.cancel.by
         if cancelled and before.cancel.reason:
             details["reason"] = before.cancel.reason

@@ -1,5 +1,5 @@
 """Retry contended writes. If a transaction and another write touch the same item at the same moment, DynamoDB may
-refuse both. botocore retries neither."""
+refuse both. botocore does not retry such writes."""
 
 from __future__ import annotations
 

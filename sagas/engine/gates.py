@@ -1,4 +1,4 @@
-"""Gates: they can refuse the claim of a step or undo. Pauses and circuit breakers are gates.
+"""Gates, which can refuse the claim of a step or undo. Pauses and circuit breakers are gates.
 
 ``AttemptServices.gates`` has them in order: pauses come first, and circuit breakers last, because a message that a
 breaker admits may be its probe.
@@ -22,7 +22,8 @@ class Gate(Protocol):
     """A gate can block a message before its claim. All methods but ``cached_until`` may raise ``Unavailable``."""
 
     def cached_until(self, message: Message) -> float:
-        """Return when (epoch seconds) a message should return if the cache says that it is blocked; 0 otherwise."""
+        """Return the time (epoch seconds) at which a message should return if it is blocked according to the cache; 0
+        otherwise."""
         ...
 
     def is_open(self, message: Message) -> bool:
@@ -33,7 +34,7 @@ class Gate(Protocol):
         """Decide about a message whose claim this gate refused although its step is due.
 
         Args:
-            message: the refused one.
+            message: the message whose claim was refused.
             state: the message's saga, by a consistent read. This is the saga's current message.
             act_until: epoch seconds after which the function that handles the message can no longer act.
 
@@ -44,7 +45,8 @@ class Gate(Protocol):
         ...
 
     def silent_until(self, state: SagaState) -> float:
-        """Return until when (epoch seconds) this gate explains why nothing happens to a saga; 0 if it does not."""
+        """Return the time (epoch seconds) until which this gate may be why nothing happens to a saga; 0 if it is
+        not."""
         ...
 
 
@@ -64,7 +66,7 @@ class PauseGate:
         return self.pauses.holding(message.saga, message.step, message.saga_id, undo=message.undo) is None
 
     def admit(self, message: Message, state: SagaState, act_until: float) -> Discard | None:
-        """Mark the saga as paused, until it is resumed."""
+        """Mark the saga as paused. It stays so until it is resumed."""
         if not self.control.mark_paused(state):
             return None
         if self.pauses.holding_back(state, fresh=True):

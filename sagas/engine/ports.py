@@ -33,7 +33,7 @@ class CommitObserver(Protocol):
 
 
 class EngineObserver(CommitObserver, Protocol):
-    """An observer for metrics and logs. It is also called for saga types and steps that keep failing."""
+    """An observer for metrics and logs. The observer is also called for saga types and steps that keep failing."""
 
     def paused(self, saga: str) -> None:
         """The library has paused starts of a saga type."""

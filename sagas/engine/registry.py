@@ -67,7 +67,7 @@ class SagaType:
     _plans: dict[tuple[tuple[str, str, bool], ...], Plan] = field(
         default_factory=dict[tuple[tuple[str, str, bool], ...], Plan], init=False, repr=False, compare=False
     )
-    """Plans by the structure of the sagas. Structures only change with releases, so there are few."""
+    """Plans by the structure of the sagas. Structures change only with releases, so there are few."""
 
     def plan(self, steps: Iterable[StepState]) -> Plan:
         """Return the plan of a saga with these steps; see :func:`plan_for`."""
@@ -134,7 +134,7 @@ class SagaType:
 
     @property
     def lanes(self) -> dict[str, str]:
-        """For each step without code, the step whose queue it uses: the next step with code, or the last one."""
+        """For each step without code, the step whose queue it uses: the next step with code, or else the last."""
         coded = [position for position, step in enumerate(self.definition.steps) if step.has_lane]
         steps, lanes = self.definition.steps, dict[str, str]()
         for position, step in enumerate(steps):
@@ -144,7 +144,7 @@ class SagaType:
         return lanes
 
     def step(self, name: str) -> StepDefinition:
-        """Return the step with that name."""
+        """Return the step with this name."""
         try:
             return self.definition.step(name)
         except KeyError:
@@ -156,7 +156,7 @@ class Registry:
 
     Args:
         classes: the saga classes.
-        auto_disable: the policy for types that declare none.
+        auto_disable: the policy for types that do not declare one.
         settle: seconds for which sagas wait for a release, as in :class:`~sagas.core.rules.Plan`.
     """
 
@@ -176,7 +176,8 @@ class Registry:
 
     @classmethod
     def load(cls, text: str, auto_disable: AutoDisable | None = None, settle: float = 0.0) -> Registry:
-        """Import the classes that a JSON list of ``module:Class`` names. The other parameters are the constructor's."""
+        """Import the classes that a JSON list of ``module:Class`` names. The other parameters are those of the
+        constructor."""
         classes: list[type[Any]] = []
         for name in json.loads(text):
             module, _, qualified = str(name).partition(":")
@@ -187,14 +188,14 @@ class Registry:
         return cls(classes, auto_disable, settle)
 
     def get(self, name: str) -> SagaType:
-        """Return the saga type with that name."""
+        """Return the saga type with this name."""
         saga_type = self._types.get(name)
         if saga_type is None:
             raise NotFound(f"this service has no saga type {name!r}; it has {', '.join(sorted(self._types))}")
         return saga_type
 
     def redaction(self, name: str) -> Redaction:
-        """Return what a type hides; nothing if the type is not deployed."""
+        """Return the redaction of a type. A type that is not deployed redacts nothing."""
         return self._types[name].definition.redaction if name in self._types else Redaction()
 
     def __contains__(self, name: str) -> bool:

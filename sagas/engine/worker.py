@@ -1,4 +1,4 @@
-"""Handle a message: advance its saga as far as this invocation can, then decide what to do with the message."""
+"""Handles a message: advances its saga as far as this invocation can, then decides what to do with the message."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from sagas.messaging.message.message import Message
 from sagas.store.outcomes import Fenced
 
 _ROUNDS = 200
-"""How many rounds one invocation spends on the same message, for example for retries that are due within a second. Then
-the queue redelivers it, so that retries without delay do not occupy an invocation forever."""
+"""One invocation spends at most this many rounds on a message, for example for retries that are due within a second.
+Then the queue redelivers the message, so retries without delay do not occupy an invocation forever."""
 _SHORT_WAIT = 1.0
 """For fewer seconds than this, the function itself waits for a retry, because SQS counts whole seconds."""
 _RACE = 1.0
 """Seconds after which a message is redelivered if another delivery was faster."""
 _FAILING_CACHED = 60.0
-"""Seconds for which deliveries of a message fail without a read of its saga, once the message is to be dead-lettered.
-It is received a dozen times or more, mostly by this environment. An operator's retry uses another message."""
+"""If a message must be dead-lettered, its deliveries fail for this many seconds without a read of the saga. SQS
+delivers such a message a dozen times or more, mostly to this environment. An operator's retry uses another message."""
 _MOST_FAILING = 1_000
 
 
@@ -38,7 +38,7 @@ class Worker:
 
     advancer: Advancer
     _failing: dict[str, float] = field(default_factory=dict[str, float])
-    """Ids of messages that go to the dead-letter queue, and until when they are cached (epoch seconds)."""
+    """Ids of messages that go to the dead-letter queue, each with the epoch seconds until which it is cached."""
 
     def handle(self, message: Message, invocation: Invocation) -> tuple[End, Message]:
         """Handle a message, maybe in several rounds. Returns what to do with the message, and the message, updated to
@@ -108,7 +108,7 @@ class Worker:
 
     def _blocked(self, advanced: Advanced, message: Message, invocation: Invocation, course: Course) -> End | None:
         """Return what to do with a message whose claim was refused although its step is due: a gate was shut, or the
-        saga has changed since."""
+        saga had changed."""
         saga_type = self.advancer.registry.get(message.saga)
         if advanced.gate is None:
             if saga_type.code(message.step, undo=message.undo) is None:
@@ -131,7 +131,7 @@ class Worker:
         return FailDelivery()
 
     def _wait(self, until: float, message: Message, invocation: Invocation) -> Postpone | None:
-        """Wait here if the delay is short. Postpone the message if it is long."""
+        """Wait here if the delay is short. If it is long, postpone the message."""
         clock = self.advancer.services.clock
         delay = until - clock.now()
         step = self.advancer.registry.get(message.saga).step(message.step)

@@ -29,12 +29,12 @@ from sagas.handlers.warming import warm
 from sagas.operations import OPERATIONS
 
 _NO_CALL: dict[str, Any] = {"httpMethod": "GET", "path": ""}
-"""Replaces events that are not from API Gateway. No route matches it."""
+"""The event that replaces events which are not from API Gateway. No route matches it."""
 SERVED = (
     *(saga_operations, list_operations, attention_operations, operator_operations, signal_operations),
     *(upkeep_operations, type_operations, breaker_operations, statistics_operations),
 )
-"""Together these serve :data:`sagas.operations.OPERATIONS`."""
+"""The functions that return the route functions, which together serve :data:`sagas.operations.OPERATIONS`."""
 _PARAMETER = re.compile(r"\{(\w+)\+?\}")
 
 
@@ -79,7 +79,7 @@ def _app() -> APIGatewayRestResolver:
 
 @traced("http")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Handle a REST API (v1) event. Returns a proxy response, also for errors; it never raises."""
+    """Handle a REST API (v1) event. Returns a proxy response even for errors, and never raises."""
     call = _matched(event)
     active = tracer()
     if active is None or call is _NO_CALL:
@@ -98,7 +98,7 @@ def _matched(event: Any) -> dict[str, Any]:
     """Return the call with the path of the resource that API Gateway matched, because IAM and authorizers have allowed
     that path. The caller's path can look like that of another resource once its slashes are decoded.
 
-    Functions can receive any event: one that is not shaped like API Gateway's becomes ``_NO_CALL``.
+    Functions can receive any event: an event that does not have API Gateway's form becomes ``_NO_CALL``.
     """
     call = cast("dict[str, Any]", event) if isinstance(event, dict) else dict[str, Any]()
     mappings = ("headers", "queryStringParameters", "requestContext", "pathParameters")
@@ -114,7 +114,7 @@ def _matched(event: Any) -> dict[str, Any]:
 
 
 def reset() -> None:
-    """Forget the engine, so that the next invocation reads the environment again."""
+    """Forget the engine, so the next invocation reads the environment again."""
     _app.cache_clear()
     _engine.cache_clear()
     tracer.cache_clear()

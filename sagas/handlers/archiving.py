@@ -28,7 +28,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
     The key is ``audit/YYYY/MM/DD/HH/NUMBER-ID.jsonl.gz``, from time, sequence number and id of the first record, so a
     repeated batch writes the same object. The id is needed because two shards can have the same sequence numbers. If a
-    repeated batch has other bounds, some lines are written again. Their saga and seq identify them.
+    repeated batch has other bounds, some lines are written again. The fields saga and seq identify a line.
 
     A line contains what a purge leaves of an entry: time, actor, action, saga and step. It also has ``seal``, a hash
     that covers payload and details, and ``prev``, the hash of the previous entry. It has no payload and no error text.
@@ -65,7 +65,8 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def _line(change: str, image: Mapping[str, Any]) -> str:
-    """Return the archived line of an item. An item that is not an entry gets a line, too, or nobody would notice it."""
+    """Return the archived line of an item. An item that is not an entry also gets a line. Otherwise nobody would notice
+    it."""
     item = {name: _plain(value) for name, value in image.items()}
     saga_id, seq = item["saga_id"]["S"], int(item["seq"]["N"])
     entry = entry_if_any(item)

@@ -41,7 +41,7 @@ def _sweep(work: Work, context: Any, engine: Bulk) -> None:
 
 
 def reset() -> None:
-    """Forget the engine, so that the next invocation reads the environment again."""
+    """Forget the engine, so the next invocation reads the environment again."""
     _engine.cache_clear()
     tracer.cache_clear()
 

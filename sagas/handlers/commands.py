@@ -39,7 +39,7 @@ _RECEIVES_PER_COPY = 20
 """Receives after which a copy replaces a command that cannot be executed yet. The queue gives a message up after a
 hundred receives, and an outage may be long."""
 _MOST_FAILURES = 10
-"""How often a command is tried if this code itself fails. Then it goes to the dead letters."""
+"""If this code itself fails, a command is tried this many times, and then goes to the dead letters."""
 _LONGEST_REASON = 1_000
 _LONGEST_NAME = 256
 _QUEUE = "queue:"
@@ -134,7 +134,8 @@ class _Commands:
         return True
 
     def _bury(self, record: dict[str, Any], body: str, command: AnyCommand | None, reason: str) -> None:
-        """Send a command that will never succeed to the dead letters, with the reason. SQS itself would not add it."""
+        """Send a command that will never succeed to the dead letters, with the reason. SQS itself would not add the
+        reason."""
         attributes = {
             "reason": reason[:_LONGEST_REASON],
             "message_id": record["messageId"],
@@ -155,11 +156,11 @@ class _Commands:
 
 
 def actor_of(record: dict[str, Any]) -> str:
-    """Return the sender of a command for the audit trail: ``queue:`` and SQS's id of the sender. That is a role's
-    unique id with the name of the session, a user's unique id, or an id of an AWS service.
+    """Return the sender of a command for the audit trail: ``queue:`` and SQS's id of the sender. This id is a role's
+    unique id with the session's name, a user's unique id, or an AWS service's id.
 
     Copies that this function sends name the function and the original sender. A copy of a copy names the function only
-    once, so that the sender's name still fits.
+    once, so the sender's name still fits.
     """
     sender = str(record.get("attributes", {}).get("SenderId", "unknown"))[:_LONGEST_NAME]
     sender = sender if sender.isprintable() else "unknown"
@@ -203,7 +204,7 @@ def _correlation_of(command: AnyCommand) -> str | None:
 
 
 def reset() -> None:
-    """Forget the engine, so that the next invocation reads the environment again."""
+    """Forget the engine, so the next invocation reads the environment again."""
     _engine.cache_clear()
     tracer.cache_clear()
 

@@ -16,7 +16,7 @@ from sagas.handlers.warming import warm
 from sagas.messaging.work import CHILDREN, LOOK, NOW, START, ChildrenToStart, OneSaga, SagasToAdvance, Work
 
 _SPARE = 10.0
-"""Seconds at the end of the function's time in which it begins with no other saga."""
+"""Seconds at the end of the function's time in which it takes no further saga."""
 
 
 class Now(Families, Recovering):
@@ -37,7 +37,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def _look(work: Work, context: Any, engine: Now) -> None:
-    """Advance a saga. If it is not due yet, send a message for later."""
+    """Advance a saga. If the saga is not due yet, send a message for later."""
     saga = OneSaga.of(work)
     until = engine.codeless_advancer.look(saga.saga_id, saga.dispatch)
     if until:
@@ -59,7 +59,7 @@ def _children(work: Work, context: Any, engine: Now) -> None:
 def _failed_looks(work: Work, context: Any, engine: Now) -> None:
     """Handle a message that failed repeatedly, for example because many results do not fit the function.
 
-    Each saga gets a message of its own. A parent that still fails goes on the attention list.
+    Each saga then gets a separate message. A parent that still fails goes on the attention list.
     """
     request = SagasToAdvance.of(work)
     if len(request.sagas) > 1:
@@ -76,7 +76,7 @@ def _start(work: Work, context: Any, engine: Now) -> None:
 
 
 def reset() -> None:
-    """Forget the engine, so that the next invocation reads the environment again."""
+    """Forget the engine, so the next invocation reads the environment again."""
     _engine.cache_clear()
     tracer.cache_clear()
 

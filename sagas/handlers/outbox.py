@@ -52,7 +52,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def reset() -> None:
-    """Forget engine and bus, so that the next invocation reads the environment again."""
+    """Forget the engine and the bus, so the next invocation reads the environment again."""
     _engine.cache_clear()
     bus.cache_clear()
     tracer.cache_clear()

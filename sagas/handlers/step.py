@@ -47,7 +47,7 @@ class _Records:
 
     @cached_property
     def _postponing(self) -> Postponing:
-        """Created on first use, because few invocations postpone a message."""
+        """This is created on first use, because few invocations postpone a message."""
         return Postponing(self._engine.queues, os.environ, telemetry().plain_logger, self._engine.clock.chance)
 
     def done(self, record: dict[str, Any]) -> bool:
@@ -63,7 +63,7 @@ class _Records:
                 self._engine.queues.make_visible_now(record["eventSourceARN"], record["receiptHandle"])
         except Exception as error:  # noqa: BLE001 - one bad record must not affect the others
             telemetry().logger.error("record failed", error=type(error).__name__, at=frames(error), **fields)
-            with suppress(SagaError):  # during an outage of SQS, it returns after its visibility timeout
+            with suppress(SagaError):  # during an outage of SQS, the message returns after its visibility timeout
                 message = parse_record(record)
                 telemetry().record_failed(message.saga)
                 self._engine.queue_progress.failed(message)
@@ -102,7 +102,7 @@ class _Records:
             case Postpone(until, itself):
                 return self._postponing.postpone(standing, until - self._engine.clock.now(), copies=not itself)
             case FailDelivery():
-                # No delay, so that the queue's redrive policy dead-letters the message soon.
+                # Without a delay, the queue's redrive policy soon dead-letters the message.
                 self._engine.queues.delay(message, 0)
                 return False
 
@@ -146,7 +146,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def reset() -> None:
-    """Forget the engine, so that the next invocation reads the environment again."""
+    """Forget the engine, so the next invocation reads the environment again."""
     _engine.cache_clear()
     telemetry.cache_clear()
     tracer.cache_clear()

@@ -64,6 +64,6 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def reset() -> None:
-    """Forget the engine, so that the next invocation reads the environment again."""
+    """Forget the engine, so the next invocation reads the environment again."""
     _engine.cache_clear()
     tracer.cache_clear()

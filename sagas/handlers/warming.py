@@ -1,4 +1,4 @@
-"""Prepare a function in Lambda's init phase, in which it has a whole CPU whatever its memory size."""
+"""Prepares a function in Lambda's init phase, in which it has a whole CPU, whatever its memory size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from sagas.handlers.observability.telemetry import frames, telemetry
 
 _IN_LAMBDA = "AWS_LAMBDA_INITIALIZATION_TYPE"
-"""Lambda's own variable. Set by Lambda. If it is missing, the module was imported elsewhere."""
+"""Lambda sets this variable. If it is missing, this module was imported elsewhere."""
 
 
 def warm(*parts: Callable[[], object]) -> None:

@@ -131,7 +131,8 @@ def _allows(schema: Schema, value: object) -> bool:
 
 
 def _union_misfits(old: Schema, members: list[Schema], types: Types, path: str) -> list[Misfit]:
-    """Return the misfits with a union. If only one member has the same kind, its misfits say most."""
+    """Return the misfits with a union. If only one member has the same kind, return its misfits, which are the most
+    helpful."""
     if "enum" in old and len(old["enum"]) > 1:
         each = [{"enum": [value]} for value in old["enum"]]
         return [misfit for value in each for misfit in _union_misfits(value, members, types, path)]

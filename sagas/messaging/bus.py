@@ -34,11 +34,11 @@ class EventBus:
         return connect("events", HOT)
 
     def connect(self) -> None:
-        """Create the client now, and not with the first request."""
+        """Create the client now instead of with the first request."""
         _ = self._client
 
     def put(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> int:
-        """Publish events, up to ten per request; return their number."""
+        """Publish events, up to ten per request. Return their number."""
         count = 0
         for entries in self._batches(events):
             remaining = entries

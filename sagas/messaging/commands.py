@@ -1,6 +1,6 @@
-"""The messages of a service's command queue: the same requests as to the API, and events that cause them.
+"""The messages of a service's command queue: requests as in the API, and events that cause such requests.
 
-Other messages, such as SNS notifications, become commands as the service declares for their source.
+Other messages, such as SNS notifications, become the commands that the service declares for their source.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _Selector = Annotated[
 ]
 _Keys = Annotated[
     str | list[str],
-    Meta(description="a path into the event; or a list of paths and texts, joined with slashes"),
+    Meta(description="a path into the event, or a list of paths and texts that are joined with slashes"),
 ]
 
 
@@ -177,7 +177,7 @@ def _event_of_topic(notification: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _event_of_queue(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a message of an external queue to the same form."""
+    """Convert a message of a user's queue to the form of EventBridge's events."""
     attributes: Any = record.get("messageAttributes") or {}
     return {
         "id": record.get("messageId"),

@@ -1,4 +1,4 @@
-"""Limits of a message's waits: those of SQS, and the backoff after failures."""
+"""Limits for the time that a message waits: SQS's own limits, and the backoff after failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Postpone messages without using up their receives. SQS counts each delivery as a receive."""
+"""Postpones messages without using up their receives. SQS counts each delivery as a receive."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ _SPARE_RECEIVES = 3
 """Receives in reserve, so that a postponement never moves a message to the dead-letter queue."""
 _MOST_HOPS = 2_000
 """Maximum copies of one message before it is given up. A copy is delayed by at least one second per hop, up to 15
-minutes. So this many copies take more than 16 days. The retries of a step take 14 days at most, and SQS keeps a message
-as long. Such a message is in a loop, or its circuit breaker never closes."""
+minutes. So this many copies take more than 16 days. The retries of a step take 14 days at most, and SQS keeps messages
+for 14 days. Such a message is in a loop, or its circuit breaker never closes."""
 _RECEIVES_PER_COPY = 3
-"""How many tries each copy counts for, so that a copy's backoff continues where the original stopped."""
+"""Each copy counts as this many tries, so the backoff of a copy continues where that of the original stopped."""
 
 
 class Postponing:
-    """Postpones messages. For a short wait the message is hidden, for a long one a delayed copy is sent.
+    """Postpones messages. For a short wait, the message is hidden. For a long wait, a delayed copy is sent.
 
     A hidden message counts towards the 120,000 messages in flight that SQS allows, and its next delivery costs a
     receive. A delayed copy does neither.
 
     Args:
         queues: the queues of the messages.
-        environment: the function's environment. ``SAGAS_MAX_RECEIVES``: receives after which its queue gives a message
-            up.
+        environment: the function's environment. ``SAGAS_MAX_RECEIVES`` is the number of receives after which the queue
+            gives a message up.
         logger: logs messages that are given up.
-        chance: returns a random number from 0 to 1. Messages that failed together do not return together.
+        chance: returns a random number from 0 to 1, so messages that failed together do not return together.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Postponing:
         if message.hops >= _MOST_HOPS:
             details = {"hops": message.hops, "message_id": message.message_id}
             self._logger.error("message given up", extra=details)
-            self._queues.delay(message, 0)  # this uses up the receives, and the message goes to the dead-letter queue
+            self._queues.delay(message, 0)  # uses up the receives, so SQS dead-letters it
             return False
         delay = min(max(seconds, message.hops), LONGEST_DELAY)
         self._queues.send(replace(message, hops=message.hops + 1), delay)

@@ -1,4 +1,4 @@
-"""Send messages to SQS queues, and delay received messages."""
+"""Sends messages to SQS queues, and delays received messages."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Queues:
 
     Args:
         routes: the queues of the steps.
-        region: AWS region; ``None`` for the environment's.
-        endpoint_url: the URL of SQS; ``None`` for the environment's.
+        region: the AWS region; ``None`` for the environment's region.
+        endpoint_url: the URL of SQS; ``None`` for the environment's URL.
     """
 
     def __init__(self, routes: Routes, region: str | None = None, endpoint_url: str | None = None) -> None:
@@ -43,12 +43,13 @@ class Queues:
         return connect("sqs", HOT, region=self._region, endpoint_url=self._endpoint_url)
 
     def connect(self) -> None:
-        """Create the client now, and not with the first request."""
+        """Create the client now instead of with the first request."""
         _ = self._client
 
     def send(self, message: Message, delay: float = 0.0) -> None:
-        """Send ``message`` to its step's queue, or, if it needs no user code, to the queue ``now`` if there is one.
-        ``delay``: seconds until it can be delivered. Beyond SQS's 15 minutes, the receiver must wait longer."""
+        """Send ``message`` to its step's queue. If it needs no user code and there is a queue ``now``, send it there.
+        It is delivered after ``delay`` seconds, at most SQS's 15 minutes. After those, the receiver must delay it
+        again."""
         if message.codeless and self.has_work(NOW):
             self.send_work(NOW, [OneSaga(message.saga_id, message.dispatch).work()], delay)
             return
@@ -82,8 +83,8 @@ class Queues:
                     )
 
     def queue_elsewhere(self, record: Mapping[str, Any], message: Message) -> str | None:
-        """Return the URL of a message's own queue if its record came from another queue, for example after a redrive to
-        the wrong destination; ``None`` otherwise, or if its step has no queue."""
+        """Return the URL of a message's own queue if its record came from another one, for example after a redrive to
+        the wrong queue. ``None``: it came from its own queue, or its step has none."""
         try:
             url = self._routes.queue(message.saga, message.step)
         except NotFound:
@@ -163,7 +164,7 @@ class Queues:
         return self._routes.representative(saga, step)
 
     def make_visible_now(self, source_arn: str, receipt: str) -> None:
-        """Make a message visible at once that can never succeed, so that it soon reaches the dead-letter queue."""
+        """Make a message that can never succeed visible at once, so it soon reaches the dead-letter queue."""
         self._change_visibility(self._routes.by_arn(source_arn), receipt, 0)
 
     def _change_visibility(self, url: str, receipt: str, seconds: float) -> None:

@@ -32,10 +32,10 @@ class Routes:
     """Queues by saga and step.
 
     Args:
-        base: the start of every queue's URL, without a slash at the end.
+        base: the start of all queues' URLs, without a slash at the end.
         queues: queue names by saga and step.
-        lanes: by saga, the steps without a queue, each with the step whose queue it uses.
-        work: names of the service's own work queues that the function can send to.
+        lanes: the steps without their own queue, by saga. Each has the step whose queue it uses.
+        work: the names of the service's own work queues that the function can send to.
     """
 
     base: str
@@ -54,7 +54,7 @@ class Routes:
 
         Lambda allows 4 KB for all environment variables of a function, so queues are not listed: their names are
         derived from a token. ``shared`` is a queue for all steps of a saga. ``groups`` has queues that some steps
-        share. If the variables have no room for it, a file has it.
+        share. If the variables have no room for ``groups``, a file contains it.
         """
         data: dict[str, Any] = json.loads(text)
         token, shared, grouped = data["token"], data.get("shared"), data.get("groups", groups or {})

@@ -1,4 +1,4 @@
-"""Selectors, which say what to take from an event: a path such as ``$.detail.id``, or JSON with paths in it."""
+"""Selectors, which select values from an event: a path such as ``$.detail.id``, or JSON that contains paths."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def has_paths(selector: object) -> bool:
 
 
 def pick(event: Any, selector: Any, where: str) -> Any:
-    """Replace each path in a selector with the event's value there. ``where``: the selector's own place, for errors."""
+    """Replace each path in a selector with the event's value at this path. ``where`` is the selector's own place, for
+    errors."""
     match selector:
         case dict():
             named = cast("dict[str, Any]", selector)

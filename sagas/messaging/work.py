@@ -1,4 +1,4 @@
-"""The messages of a service's own work queues, by which its functions hand work to each other.
+"""The messages of a service's own work queues. With them, functions pass work to each other.
 
 A message names a task and its details: sagas to recover or purge, a range to sweep, or a saga that can advance without
 user code. A lost message does no harm, because the tables record the work and the supervisor finds it again.
@@ -60,7 +60,7 @@ class DueSagas(msgspec.Struct, frozen=True):
 
     Args:
         sagas: the time since which each saga is due, and its id.
-        until: epoch seconds at which the message expires. Sagas that are still due then are found again.
+        until: epoch seconds at which the message expires. Sagas that are then still due are found again.
     """
 
     sagas: Annotated[list[tuple[_Time, _Uuid]], Meta(min_length=1, max_length=100)]
@@ -81,8 +81,8 @@ class OneSaga(msgspec.Struct, frozen=True):
 
     Args:
         saga_id: the saga's id.
-        dispatch: the number of the saga's message that this one replaces; it becomes stale with that. 0 if there is
-            none.
+        dispatch: the number of the saga's message that this message replaces, and with which it becomes stale; 0 if
+            there is none.
     """
 
     saga_id: _Uuid
@@ -128,7 +128,7 @@ class SagasToAdvance(msgspec.Struct, frozen=True):
 
 
 class ChildrenToStart(msgspec.Struct, frozen=True):
-    """The details of the task ``start``: children of one step, by their positions.
+    """The details of the task ``start``: children of one step, named by their positions.
 
     Args:
         saga_id: the parent's id.
@@ -155,7 +155,7 @@ class ChildrenToStart(msgspec.Struct, frozen=True):
 
 
 class _Format(msgspec.Struct, frozen=True):
-    """The part of a message that is read first, because the other fields may differ in a newer format."""
+    """The part of a message that is read first, because all other fields may differ in a newer format."""
 
     format: Any = None
 

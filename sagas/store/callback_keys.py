@@ -16,11 +16,11 @@ from sagas.errors import SagaError, Unavailable
 _Stage = Literal["AWSCURRENT", "AWSPREVIOUS"]
 
 _FRESH = 300.0
-"""Seconds for which a key is cached. After that time a new key is in use everywhere."""
+"""Seconds for which a key is cached. After this time, a new key is in use everywhere."""
 _LEAST_AGE = 10.0
 """Minimum seconds between reads of an unknown key. Otherwise each forged token would cost a request."""
 _LEAST_BYTES = 32
-"""Minimum bytes of a key: as many as the signature."""
+"""Minimum bytes of a key, which is also the length of a signature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class CallbackKeys:
 
     Args:
         secret_id: the secret's name or ARN.
-        now: returns the time, in epoch seconds.
-        region: the secret's region; ``None`` for the environment's.
-        endpoint_url: the URL of Secrets Manager; ``None`` for the environment's.
+        now: the function that returns the time, in epoch seconds.
+        region: the secret's region; ``None`` for the environment's region.
+        endpoint_url: the URL of Secrets Manager; ``None`` for the environment's URL.
     """
 
     def __init__(

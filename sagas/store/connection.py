@@ -24,7 +24,7 @@ _AGAIN = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroug
 
 
 def _canceled(reasons: Sequence[Any]) -> SagaError:
-    """Return the error for a canceled transaction. ``reasons``: those of its writes, in order."""
+    """Return the error for a canceled transaction. ``reasons`` has a reason for each write, in order."""
     codes = {place: reason.code for place, reason in enumerate(reasons) if reason is not None}
     failed = {place: reasons[place].raw_item for place, code in codes.items() if code == "ConditionalCheckFailed"}
     if failed:
@@ -34,7 +34,7 @@ def _canceled(reasons: Sequence[Any]) -> SagaError:
 
 
 class SharedConnection(Connection):
-    """PynamoDB's connection, with the execution environment's only session. All errors it raises are this library's."""
+    """PynamoDB's connection, with the execution environment's only session. It raises only errors of this library."""
 
     config: Config = HOT
     """The client's timeouts and retries. They must be set before the first request."""
@@ -47,14 +47,14 @@ class SharedConnection(Connection):
         return self._client
 
     def serve(self, model: Any) -> None:
-        """Let a model use this connection, and not one of its own."""
+        """Let a model use this connection instead of its own."""
         own = model._get_connection()
         if own.table_name not in self._tables:
             self.add_meta_table(own.get_meta_table())
         own.connection = self
 
     def get_consumed_capacity_map(self, return_consumed_capacity: str) -> dict[str, str]:
-        """Return nothing, so that no request asks for the consumed capacity, which nothing reads."""
+        """Return nothing. So no request asks for the consumed capacity, which nobody reads."""
         return {}
 
     def dispatch(self, operation_name: str, operation_kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""JSON builtins as a DynamoDB map. PynamoDB's own dynamic map would add members when it is read."""
+"""JSON builtins as a DynamoDB map. PynamoDB's own dynamic map would add members when read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encrypt payloads before they leave the function: AES-256-GCM, with KMS data keys per saga.
+"""Encrypts payloads before they leave the function, with AES-256-GCM and KMS data keys per saga.
 
 Each encrypted text contains its data key, wrapped by KMS. So tables, buckets and backups are unreadable without
 ``kms:Decrypt``, each entry can be decrypted on its own, and a purge deletes a saga's keys together with its payloads.
@@ -8,7 +8,7 @@ readable if these change. An environment encrypts with the last key that it has 
 new one from KMS if it has none.
 
 AES-GCM comes from ``cryptography``, not the AWS Encryption SDK. The SDK calls KMS for each payload, and needs 20 MB in
-the layer for its many keys and algorithms. This library only needs one of each.
+the layer for its many kinds of keys and algorithms. This library needs only one of each.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class PayloadEncryption:
 
     Args:
         key_id: ARN of the KMS key.
-        region: the key's region; ``None`` for the environment's.
-        endpoint_url: the URL of KMS; ``None`` for the environment's.
+        region: the key's region; ``None`` for the environment's region.
+        endpoint_url: the URL of KMS; ``None`` for the environment's URL.
     """
 
     def __init__(self, key_id: str, region: str | None = None, endpoint_url: str | None = None) -> None:
@@ -109,7 +109,7 @@ class PayloadEncryption:
 
 
 def _context(saga_id: str) -> dict[str, str]:
-    """Return the encryption context. KMS binds a data key to it and logs it, and a policy can require it."""
+    """Return the encryption context. KMS binds data keys to this context and logs it, and a policy can require it."""
     return {"sagas:id": saga_id}
 
 

@@ -43,8 +43,8 @@ class Fenced(SagaError):
 
 
 class FlagWon(SagaError):
-    """A cancel or a signal for the current step was accepted between read and write. That takes no lease. ``state``:
-    the saga as it is now."""
+    """A cancel or a signal for the current step was accepted between read and write. Neither takes a lease. ``state``
+    is the saga as it is now."""
 
     def __init__(self, state: SagaState, what: str) -> None:
         super().__init__(f"a {what} was accepted in the meantime")

@@ -1,4 +1,4 @@
-"""Trim restored tables: remove entries and joins from after the time of the restored table of sagas.
+"""Trims restored tables: removes entries and joins that are newer than the restored table of sagas.
 
 DynamoDB restores tables one by one, to slightly different times. Missing items would be lost, so entries and joins are
 restored to a later time than the sagas. All surplus items were written after the time of the sagas. A parallel scan
@@ -25,9 +25,9 @@ from sagas.store.connection import SharedConnection
 from sagas.store.control.mapping import Item, attributes_of, number_in
 
 _SEGMENTS = 32
-"""How many segments of a table are scanned in parallel."""
+"""The number of segments of a table that are scanned in parallel."""
 _TOGETHER = 100
-"""How many items are compared with their sagas at a time. DynamoDB reads up to 100 per request."""
+"""The number of items that are compared with their sagas at a time. DynamoDB reads up to 100 per request."""
 _BEFORE = 3_600.0
 """Seconds of overlap. A function may write an entry up to 15 minutes after its time, and its clock may be off."""
 
@@ -37,8 +37,8 @@ class Trimmed:
     """The result of a run.
 
     Args:
-        scanned: how many items DynamoDB scanned.
-        removed: how many items were removed.
+        scanned: the number of items that DynamoDB scanned.
+        removed: the number of items that were removed.
     """
 
     scanned: int
@@ -53,7 +53,8 @@ def time_of_restore(connection: SharedConnection, table: str) -> float | None:
 
 
 def trim_audit(connection: SharedConnection, sagas: str, audit: str, restored_to: float) -> Trimmed:
-    """Remove entries that the sagas have not committed yet, so that each saga is as it was at the time of its table.
+    """Remove entries that the sagas have not committed yet, so each saga is as it was at the time of the restored
+    table.
     ``restored_to``: epoch seconds to which the table of sagas was restored."""
 
     def trim(entries: Sequence[Item]) -> int:
@@ -75,7 +76,7 @@ def _comes_later(entry: Item, saga: Item | None) -> bool:
 
 
 def trim_joins(connection: SharedConnection, sagas: str, joins: str, restored_to: float) -> Trimmed:
-    """Remove outcomes that their children have not reached yet, and correct the counts of those joins. ``restored_to``:
+    """Remove outcomes that their children have not reached yet, and correct the counts of these joins. ``restored_to``:
     epoch seconds to which the table of sagas was restored."""
     changed = set[str]()
 
@@ -90,7 +91,7 @@ def trim_joins(connection: SharedConnection, sagas: str, joins: str, restored_to
 
 
 def _trim_join(connection: SharedConnection, sagas: str, joins: str, join: str) -> int:
-    """Remove the early outcomes of a join, and correct its counts; return how many were removed."""
+    """Remove the early outcomes of a join, and correct its counts. Return the number of removed outcomes."""
     request = {
         "TableName": joins,
         "KeyConditionExpression": "#join = :join",
@@ -131,7 +132,7 @@ def _has_come(end: Item, child: Item) -> bool:
     phase, order = end["part"]["S"].partition("#")[0], number_in(child, "order")
     if phase == FORWARD:
         return order != 0 or ("status" in child and child["status"]["S"] in ENDED)
-    number = int(phase[1:])  # the number of the undo; negative in the child once that undo has ended
+    number = int(phase[1:])  # the number of the undo, which is negative in the child once the undo has ended
     return order > number or -order >= number
 
 

@@ -14,9 +14,9 @@ class StoreSettings:
         audit_table: the table of journal entries.
         payload_bucket: the bucket for payloads that are too large for an entry; empty if there is none.
         payload_limit: maximum bytes of JSON in an entry. Larger payloads go to S3.
-        shards: over how many partitions an index key is spread.
-        region: AWS region; ``None`` for the environment's.
-        endpoint_url: the URL of DynamoDB and S3; ``None`` for the environment's.
+        shards: the number of partitions over which an index key is spread.
+        region: the AWS region; ``None`` for the environment's region.
+        endpoint_url: the URL of DynamoDB and S3; ``None`` for the environment's URLs.
         retention: seconds from a saga's end to its purge; 0 keeps sagas for good.
         key_retention: seconds for which tombstones, and so idempotency keys, are kept.
         joins_table: the table of children's outcomes; empty if no saga has children.

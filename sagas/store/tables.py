@@ -68,7 +68,7 @@ class Tables:
     Args:
         control, entry, streak, watermark, scan_position, join: the models.
         connection: the connection for the models and all other requests.
-        best_effort: a connection that tries once and waits a second at most, for writes that may fail.
+        best_effort: the connection for writes that may fail. It tries once and waits at most a second.
     """
 
     control: Any
@@ -217,7 +217,7 @@ def _entry(settings: StoreSettings) -> type[Model]:
 
 @lru_cache(maxsize=32)
 def tables_for(settings: StoreSettings) -> Tables:
-    """Return the models of these tables. They are cached by settings, because they take a while to create."""
+    """Return the models of these tables. The models are cached by settings, because it takes a while to create them."""
     connection = SharedConnection(region=settings.region, host=settings.endpoint_url)
     best_effort = SharedConnection(region=settings.region, host=settings.endpoint_url)
     best_effort.config = BEST_EFFORT
@@ -228,7 +228,7 @@ def tables_over(settings: StoreSettings, connection: SharedConnection, best_effo
     """Return new models of these tables, which use ``connection``."""
 
     class StreakItem(Model):
-        """Consecutive failed sagas of a type. Stored in the table of sagas, under a key that no saga can have."""
+        """Consecutive failed sagas of a type. It is stored in the table of sagas, under a key that no saga can have."""
 
         Meta = _meta(settings.sagas_table)
         saga_id = UnicodeAttribute(hash_key=True)
@@ -236,7 +236,7 @@ def tables_over(settings: StoreSettings, connection: SharedConnection, best_effo
         paused_until = UnicodeAttribute(null=True)
 
     class WatermarkItem(Model):
-        """The progress of a step's queue. Stored in the table of sagas, under a key that no saga can have."""
+        """The progress of a step's queue. It is stored in the table of sagas, under a key that no saga can have."""
 
         Meta = _meta(settings.sagas_table)
         saga_id = UnicodeAttribute(hash_key=True)
@@ -260,7 +260,7 @@ def tables_over(settings: StoreSettings, connection: SharedConnection, best_effo
         by = UnicodeAttribute(null=True)
 
     class JoinItem(Model):
-        """The outcome of a child, or a count of outcomes, in a table of its own."""
+        """The outcome of a child, or a count of outcomes, in a separate table."""
 
         # The table does not exist if no saga has children.
         Meta = _meta(settings.joins_table or f"{settings.sagas_table}-joins")

@@ -44,9 +44,9 @@ class Fault(StrEnum):
     DIES_BEFORE = "dies before it leaves"
     DIES_AFTER = "dies after it took effect"
     NOT_SENT = "cannot connect"
-    NO_ANSWER = "takes effect, the answer is lost"
+    NO_ANSWER = "takes effect, but the answer is lost"
     REPEATED = "is sent twice by the client"
-    LATE = "lands after others acted, the process dead"
+    LATE = "arrives after others acted and the process died"
     PAUSES = "pauses before it, while others act"
     OUTAGE = "finds DynamoDB out of reach from here on"
 

@@ -97,7 +97,7 @@ class FailingRunner(Runner):
     Args:
         fail: exceptions that attempts raise, by step or undo. Those of children have paths such as ``payouts[3].pay``.
         path_of: the function that returns the prefix of a saga's step names, which is empty for the topmost saga.
-        clock: the clock that runs while code runs.
+        clock: the clock, which runs while code runs.
     """
 
     def __init__(self, fail: Mapping[str, Failing], path_of: Callable[[str], str], clock: SkippingClock) -> None:

@@ -180,7 +180,7 @@ class MemoryTables:
     ) -> Item:
         """Return a page of a query's or a scan's items. It may begin after an item that was deleted.
 
-        Unlike on AWS, a full last page never says that there may be more.
+        Unlike on AWS, a full last page never announces another page.
         """
         if "ExclusiveStartKey" in request:
             start = place_of(request["ExclusiveStartKey"], order)

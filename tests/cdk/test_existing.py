@@ -242,11 +242,14 @@ class TestApi:
     def test_its_authorizer_holds(self, stack: Stack) -> None:
         code, runtime = lambda_.Code.from_inline("def handler(*_): ..."), lambda_.Runtime.PYTHON_3_13
         handler: Any = lambda_.Function(stack, "Who", code=code, handler="index.handler", runtime=runtime)
-        authorizer: Any = apigateway.TokenAuthorizer(stack, "Authorizer", handler=handler)
+        token = apigateway.IdentitySource.query_string("token")
+        authorizer: Any = apigateway.RequestAuthorizer(stack, "Authorizer", handler=handler, identity_sources=[token])
         api = an_api(stack, default_method_options=apigateway.MethodOptions(authorizer=authorizer))
         SagaService(stack, "Shop", sagas=[Trip], mount=api.root)
         methods = resources(stack, "AWS::ApiGateway::Method")
         assert {one["Properties"]["AuthorizationType"] for one in methods} == {"CUSTOM"}
+        said = [str(one["Properties"].get("Environment")) for one in resources(stack, "AWS::Lambda::Function")]
+        assert len([one for one in said if "'SAGAS_AUTHORIZER': 'custom query token'" in one]) == 1
 
     def test_an_imported_one(self, stack: Stack) -> None:
         api = apigateway.RestApi.from_rest_api_attributes(stack, "Mine", rest_api_id="a", root_resource_id="b")

@@ -296,9 +296,15 @@ class TestService:
             authorizer = apigateway.TokenAuthorizer(stack, "Authorizer", handler=handler)
             SagaService(stack, "Shop", sagas=[Trip], authorizer=authorizer)
 
-        methods = of_type(render(build), "AWS::ApiGateway::Method")
+        template = render(build)
+        methods = of_type(template, "AWS::ApiGateway::Method")
         assert {method["AuthorizationType"] for method in methods} == {"CUSTOM"}
         assert all(method["AuthorizerId"] for method in methods)
+        variables = [
+            one.get("Environment", {}).get("Variables", {}) for one in of_type(template, "AWS::Lambda::Function")
+        ]
+        [said] = [one["SAGAS_AUTHORIZER"] for one in variables if "SAGAS_AUTHORIZER" in one]
+        assert said == "custom header Authorization"
 
     @pytest.mark.parametrize(
         ("option", "value"),

@@ -14,7 +14,6 @@ from aws_cdk import aws_kms as kms
 from sagas.cdk import Archive, SagaService
 from sagas.cdk.compute import functions
 from sagas.cdk.compute.layer import Layers, pinned_requirements
-from sagas.topology import LAYOUT
 from tests.cdk.saga_classes import Trip
 from tests.cdk.test_permissions import as_list
 
@@ -64,13 +63,6 @@ def test_they_may_use_it_for_sagas_alone_and_the_archive_may_not(template: Templ
     assert len(allowed) == 1 + 3
     assert all(actions == ["kms:Decrypt", "kms:GenerateDataKey"] for actions in allowed.values())
     assert not [name for name in allowed if "Archive" in name]
-
-
-def test_its_place_is_recorded_for_a_key_that_is_replaced_opens_no_payload(stack: Stack, template: Template) -> None:
-    service = stack.node.find_child("Shop")
-    (places,) = [one.data for one in service.node.metadata if one.type == LAYOUT]
-    (key,) = [name for name, one in template["Resources"].items() if one["Type"] == "AWS::KMS::Key"]
-    assert places["payload key"] == f"Test/{key}"
 
 
 def test_its_layer_has_the_package() -> None:

@@ -65,7 +65,7 @@ class TestSagaIsolation:
         functions = {Checkout.ship: FunctionOptions(memory_size=1024)}
         template = service(Checkout, functions=functions, isolation="saga")
         assert marks(template)["function", "checkout", "reserve,capture,ship"]["MemorySize"] == 1024
-        told = "step ship shares its function with reserve, capture; .* give the others to the saga class Checkout"
+        told = "step ship shares its function with reserve, capture, so .* give the others to the saga class Checkout"
         with pytest.raises(DefinitionError, match=told):
             service(Checkout, functions={Checkout.ship: FunctionOptions(timeout=300)}, isolation="saga")
 
@@ -156,7 +156,7 @@ class TestGroups:
                     (Checkout.reserve, Checkout.capture): FunctionOptions(),
                     Checkout.capture: FunctionOptions(timeout=100),
                 },
-                "step capture shares its function with reserve; of its own options only memory_size counts",
+                "step capture shares its function with reserve, so its only own option can be memory_size",
             ),
         ],
     )

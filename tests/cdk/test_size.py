@@ -18,7 +18,6 @@ from sagas.cdk.access import grants
 from sagas.cdk.access.grants import RIGHTS
 from sagas.cdk.compute import permissions
 from sagas.local.deploy.assembly import read_assembly
-from sagas.local.deploy.layout import layouts_in
 from tests.cdk.rendered import lint
 from tests.cdk.test_permissions import as_list
 from tests.e2e.nested.many import SAGAS, STEPS
@@ -120,8 +119,9 @@ def test_every_template_keeps_to_the_limits(many: Path) -> None:
 
 
 def test_every_step_has_a_queue(many: Path) -> None:
-    (places,) = layouts_in(many).values()
-    assert len([what for what in places if what.startswith("queue of ")]) == TYPES * STEPS
+    (stack,) = read_assembly(many, "123456789012", "eu-central-1")
+    marks = [one.get("Metadata", {}).get("sagas", {}) for one in stack.template["Resources"].values()]
+    assert len([mark for mark in marks if mark.get("part") == "queue"]) == TYPES * STEPS
 
 
 def test_api_and_supervisor_send_to_the_queues_of_this_service_only(many: Path) -> None:

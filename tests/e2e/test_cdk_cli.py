@@ -175,8 +175,8 @@ def test_from_an_empty_account_to_an_empty_account(cli: Cli) -> None:
 
 
 def test_the_role_of_a_pull_request_reads_the_template_and_nothing_else(tmp_path: Path) -> None:
-    """The policy of docs/tutorial/deploy.md, where IAM is enforced."""
-    page = (REPOSITORY / "docs" / "tutorial" / "deploy.md").read_text()
+    """The policy of docs/operations/deploying.md, where IAM is enforced."""
+    page = (REPOSITORY / "docs" / "operations" / "deploying.md").read_text()
     (policy,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     emulator = Emulator(Files(tmp_path), port := free_port(), enforce_iam=True)
     try:

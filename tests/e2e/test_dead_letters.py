@@ -118,7 +118,8 @@ class TestDeadLetters:
         prune = ("dlq", "delete", "waiting", "--stale")
         kept = {kept["letter"]["saga_id"]: kept["why"] for kept in desk.json(*prune)["kept"]}
         assert kept[dead["saga_id"]] == "the saga waits for an operator"
-        assert desk.sagas("retry", "waiting", dead["saga_id"], "--watch").returncode == 0
+        desk.client.retry("waiting", dead["saga_id"])  # the call of the API alone
+        desk.client.wait("waiting", dead["saga_id"], PATIENCE, after=dead["updated_at"])
         told = desk.sagas(*prune, "--dry-run")
         assert f"waiting {dead['saga_id']}, step act: would be deleted." in told.stdout.splitlines()
         assert dead["saga_id"] in [letter["saga_id"] for letter in desk.json(*prune)["stale"]]
@@ -138,6 +139,7 @@ class TestOperating:
         assert [step["attempts"] for step in steps] == [1, 3]
         (redriven,) = (e for e in desk.client.audit("waiting", dead["saga_id"]) if e["action"] == "SagaRetried")
         assert redriven["details"]["reason"] == "it is back"
+        assert dead["saga_id"] not in in_queue(desk)
 
     def test_compensate_gives_up_and_undoes(self, desk: Desk, dead: SagaView) -> None:
         desk.json("compensate", "waiting", dead["saga_id"], "--reason", "not wanted any more")
@@ -153,7 +155,8 @@ class TestOperating:
 
     def attention(self, desk: Desk) -> dict[str, str]:
         return {
-            saga["saga_id"]: saga["attention"]["reason"] for saga in desk.json("attention", "--limit", "100")["sagas"]
+            saga["saga_id"]: saga["attention"]["reason"]
+            for saga in desk.json("attention", "--sagas", "--limit", "100")["sagas"]
         }
 
     def test_cancel_undoes_what_waits(self, desk: Desk, dead: SagaView) -> None:

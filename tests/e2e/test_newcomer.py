@@ -42,9 +42,9 @@ def _shell() -> dict[str, str]:
 
 
 def test_the_cdk_cli_synthesizes_a_fresh_clone_without_make_and_without_what_tests(clone: Path, tmp_path: Path) -> None:
-    """The commands of the first tutorial up to the deployment."""
+    """The commands of the fourth lesson up to the deployment."""
     install()
-    page = (clone / "docs" / "tutorial" / "first-saga.md").read_text()
+    page = (clone / "docs" / "tutorial" / "deploy.md").read_text()
     (block,) = re.findall(r"## From a clone of this repository\n.*?```sh\n(.*?)```", page, re.DOTALL)
     setup, synth, deploy = block.splitlines()
     assert " deploy " in deploy, "not run here: there is no account"

@@ -26,13 +26,13 @@ TUTORIALS = REPOSITORY / "docs" / "tutorial"
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
     """What `make run` starts, in a directory of its own that has the repository's events."""
-    project = project_in(tmp_path_factory.mktemp("tour"))
+    project = project_in(tmp_path_factory.mktemp("tutorials"))
     (project / "events").symlink_to(REPOSITORY / "events")
     with launched(project, assembled("python -m infra.app"), "--seed", "python -m demo.seed") as running:
         yield running
 
 
-@pytest.mark.parametrize("name", ["tour.md", "break-it.md"])
+@pytest.mark.parametrize("name", ["fail-and-undo.md", "wait-for-a-person.md"])
 def test_a_page_shows_what_one_sees(name: str, stack: Running) -> None:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     play(TUTORIALS / name, stack.project, {**os.environ, "PATH": path, "PYTHONPATH": str(REPOSITORY)})

@@ -178,12 +178,22 @@ def test_no_request_asks_for_more_than_it_needs(deployed: Make, wire: Wire) -> N
 def test_incidents_are_read_from_the_index_alone(deployed: Make, wire: Wire) -> None:
     w = deployed(Fatal)
     FAIL["second"] = RuntimeError()
-    w.start("fatal")
+    saga_id = w.start("fatal")
     w.run()
+    table = w.stack.sagas_table
+    item = w.stack.dynamodb.get_item(TableName=table, Key={"saga_id": {"S": saga_id}})["Item"]
+    item = {name: item[name] for name in ("saga_id", "attention_shard", "attention_at")}  # nothing else is read
+    others = [item | {"saga_id": {"S": f"{saga_id[:-3]}{number:03}"}} for number in range(100, 840)]
+    for first in range(0, len(others), 20):
+        puts = [{"PutRequest": {"Item": each}} for each in others[first : first + 20]]
+        w.stack.dynamodb.batch_write_item(RequestItems={table: puts})
+    shards = w.engine.reader.listing.shards.number()
     w.engine.reader.incidents(None)  # over how many shards they are spread is read once
     wire.requests.clear()
     (incident,) = w.engine.reader.incidents(None)["incidents"]
     assert (incident["type"], incident["step"], incident["error_type"]) == ("fatal", "second", "RuntimeError")
+    assert (incident["code"], incident["count"]) == ("failed", 741)
+    assert len(wire.requests) == shards
     assert {(name, asked.get("IndexName")) for name, asked in wire.requests} == {("Query", "attention")}
 
 

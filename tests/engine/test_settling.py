@@ -57,7 +57,8 @@ def test_it_waits_visibly_and_uses_up_nothing(settling: Callable[..., Bench]) ->
     assert (saga["status"], saga["waiting"]["kind"], saga["waiting"]["step"]) == ("RUNNING", "release", "pay")
     assert b.actions(saga_id) == before
     assert (state.current and state.current.attempts.made, state.recovery.attempts, state.attention) == (0, 0, 0)
-    advice = "The code of step pay is not deployed here. If a deployment is under way, the saga continues without you."
+    gone = "Step 'pay' of type 'change' is not in the deployed code."
+    advice = f"{gone} If a deployment is under way, the saga continues without you."
     assert next_action(saga, b.clock.now()).means == advice
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, cast
 
 import jsonschema_rs
 import pytest
 import schemathesis
 
+from sagas import Saga, Secret, step
+from sagas.engine.registry import Registry
+from sagas.handlers.http.openapi import describe
 from tests.handlers.conftest import Make
 from tests.support.described import Description
 from tests.support.sagas import Fatal, Trip
@@ -50,7 +55,7 @@ def test_it_has_what_openapi_requires(site: Make) -> None:
         assert operation["responses"]
         for status, answer in operation["responses"].items():
             assert status.isdigit()
-            assert answer["description"]
+            assert answer.get("description") or status >= "400"
         parameters = [*item.get("parameters", []), *operation.get("parameters", [])]
         named = [(parameter["in"], parameter["name"]) for parameter in parameters]
         assert len(named) == len(set(named))
@@ -69,9 +74,11 @@ def test_it_is_valid_by_the_official_schema(site: Make) -> None:
 def test_what_is_answered_is_described_to_the_last_field(site: Make) -> None:
     """Every object of an answer is closed, but for what is the author's or depends on the action."""
     document = _described(site)
-    answers = [schema for name, schema in document["components"]["schemas"].items() if "." not in name]
+    schemas = document["components"]["schemas"]
+    answers = [schema for name, schema in schemas.items() if not name.startswith(("Trip", "Fatal"))]
     open_objects = [node for schema in answers for node in _nodes(schema) if node.get("type") == "object"]
-    assert sum("additionalProperties" not in node for node in open_objects) == 2  # an entry's details, and a blueprint
+    # an entry's details, a blueprint, and the JSON Schemas of a request and of a signal
+    assert sum("additionalProperties" not in node for node in open_objects) == 4
 
 
 def test_an_answer_that_is_not_described_is_noticed(site: Make) -> None:
@@ -88,7 +95,7 @@ def test_an_answer_that_is_not_described_is_noticed(site: Make) -> None:
     error = {"error": {"code": "unavailable", "message": "", "details": None}}
     with pytest.raises(AssertionError, match="Retry-After"):
         description.check(*checked, 503, {}, error)
-    with pytest.raises(jsonschema_rs.ValidationError):
+    with pytest.raises(AssertionError, match="one of the codes"):
         description.check(*checked, 404, {}, error)
 
 
@@ -165,3 +172,78 @@ def test_the_beginning_of_an_id_is_as_long_as_described(site: Make) -> None:
     saga_id = s.begin("trip")
     assert s.call("GET", f"/sagas/{saga_id[:shortest]}").body["saga_id"] == saga_id
     assert s.call("GET", f"/sagas/{saga_id[: shortest - 1]}").paths == ["path.saga_id"]
+
+
+@dataclass(frozen=True)
+class Error:
+    """Its name is one of the API's own, if it is joined to that of its type."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class Order:
+    card: Secret[str]
+    item: str
+
+
+class Step(Saga[Order], name="step"):
+    @step
+    def place(self, request: Order) -> Error: ...
+
+
+class Other(Saga[list[Error]], name="saga"):
+    @step
+    def last(self) -> None: ...
+
+
+def _document(*classes: type[Saga[Any]], authorizer: str = "") -> dict[str, Any]:
+    return describe(list(Registry(classes)), service="Shop", authorizer=authorizer)
+
+
+def test_every_schema_has_a_name_of_its_own_and_no_title() -> None:
+    schemas = _document(Step, Other, Trip)["components"]["schemas"]
+    assert {
+        "StepError",
+        "Step1Error",
+        "Step1Order",
+        "Step1Saga",
+        "SagaError",
+        "Saga1Error",
+        "TripSaga",
+    } <= schemas.keys()
+    assert all(re.fullmatch("[A-Za-z0-9_]+", name) for name in schemas)
+    assert not [node for node in _nodes(schemas) if isinstance(node.get("title"), str)]
+    # Generators name what has no name: an object or a choice inside another schema.
+    nested = [node for schema in schemas.values() for value in schema.values() for node in _nodes(value)]
+    own = [node for node in nested if "enum" in node and len(cast("list[Any]", node["enum"])) > 1]
+    assert own == []
+
+
+def test_a_request_and_a_result_have_their_types_unless_a_part_is_hidden() -> None:
+    schemas = _document(Step, Trip)["components"]["schemas"]
+    typed = schemas["Step1Saga"]["allOf"][1]["properties"]
+    assert typed == {"result": {"anyOf": [{"$ref": "#/components/schemas/Step1Error"}, {"type": "null"}]}}
+    assert "request" in schemas["TripSaga"]["allOf"][1]["properties"]
+
+
+def test_all_operations_have_a_tag_a_description_and_the_same_errors(site: Make) -> None:
+    document = _described(site)
+    tags = [tag["name"] for tag in document["tags"]]
+    assert tags == ["service", "trip", "fatal"]
+    for _, _, operation in _operations(document):
+        assert operation["description"]
+        assert set(operation["tags"]) <= set(tags)
+        errors = {status: answer for status, answer in operation["responses"].items() if status >= "400"}
+        assert errors == {status: {"$ref": f"#/components/responses/Error{status}"} for status in errors}
+
+
+def test_it_says_how_calls_are_authorized() -> None:
+    document = _document(Trip)
+    assert document["info"]["title"] == "Shop"
+    assert document["security"] == [{"awsSigv4": []}]
+    assert document["components"]["securitySchemes"]["awsSigv4"]["x-amazon-apigateway-authtype"] == "awsSigv4"
+    document = _document(Trip, authorizer="custom query token")
+    [(name, scheme)] = document["components"]["securitySchemes"].items()
+    assert document["security"] == [{name: []}]
+    assert (scheme["in"], scheme["name"], scheme["x-amazon-apigateway-authtype"]) == ("query", "token", "custom")

@@ -42,6 +42,12 @@ class Description:
             answers = operation["responses"]
             assert str(status) in answers, f"{method} {path} answered {status}, which is not described: {body}"
             answer = answers[str(status)]
+            if "$ref" in answer:  # the answers that are errors
+                assert body is not None
+                answer = self._document["components"]["responses"][answer["$ref"].rpartition("/")[2]]
+                known = answer["content"]["application/json"]["examples"]
+                assert body["error"]["code"] in known, f"{status} has one of the codes {[*known]}: {body}"
+                assert (body["error"]["details"] is None) == (status != 422), body
             if "content" in answer:
                 self._validator(answer["content"]["application/json"]["schema"]).validate(body)
             else:

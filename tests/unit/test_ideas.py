@@ -26,7 +26,7 @@ from sagas.operations import OPERATIONS
 
 ROOT = Path(__file__).parents[2]
 IDEAS: dict[str, dict[str, str]] = tomllib.loads((ROOT / "tests" / "ideas.toml").read_text())
-MOST = {"protocols": 13, "modes": 21, "verbs for gates": 2, "CLI verbs": 37, "construct options": 46}
+MOST = {"protocols": 13, "modes": 21, "verbs for gates": 2, "CLI verbs": 38, "construct options": 46}
 """How many there may be. More is a decision, not an oversight."""
 
 

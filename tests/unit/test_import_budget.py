@@ -16,7 +16,7 @@ HEAVY = ["boto3", "botocore", "pydantic", "aws_cdk", "pynamodb", "aws_lambda_pow
 STAGES = {
     "authoring": "import sagas; from sagas import Saga, step; from sagas.testing import FakeContext",
     "commands": "import sagas.cli.main",
-    "client": "import sagas.client",
+    "client": "from sagas import SagaClient",
     "functions": "import sagas.handlers.api, sagas.handlers.step, sagas.handlers.bulk, sagas.handlers.supervisor",
     "tracing is off": "from sagas.handlers.observability.tracing import tracer; assert tracer() is None",
 }
@@ -101,8 +101,25 @@ def test_the_command_line_loads_neither_boto_nor_the_cdk_to_tell_what_it_can(loa
     assert loaded["commands"] == set()
 
 
-def test_importing_the_client_loads_boto_and_nothing_of_the_engine_at_work(loaded: dict[str, set[str]]) -> None:
-    assert loaded["client"] == {"boto3", "botocore"}
+def test_the_client_signs_with_botocore_and_loads_boto3_when_it_calls_more_than_the_api(
+    loaded: dict[str, set[str]],
+) -> None:
+    assert loaded["client"] == {"botocore"}
+
+
+def test_help_loads_no_command_and_draws_without_rich() -> None:
+    run = "import sys; sys.argv = ['sagas', '--help']; from sagas.cli.main import main"
+    run += "\ntry: main()\nexcept SystemExit: pass"
+    names = modules_after(run)
+    assert below(names, ["sagas"]) == [
+        *("sagas", "sagas.cli", "sagas.cli.main", "sagas.cli.output", "sagas.core", "sagas.core.text")
+    ]
+    assert below(names, ["rich", "pydantic", "botocore"]) == []
+
+
+def test_a_list_loads_neither_boto3_nor_what_only_authors_need() -> None:
+    names = modules_after("from sagas import SagaClient; import sagas.cli.read.reading")
+    assert below(names, ["boto3", "botocore.session", "sagas.authoring", "sagas.messaging", "sagas.store"]) == []
 
 
 def test_functions_load_nothing_of_tracing_unless_it_is_on(loaded: dict[str, set[str]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import re
 import sys
@@ -200,11 +201,15 @@ def test_the_page_of_the_api_lists_the_inputs_and_answers_of_a_call() -> None:
     assert "[`forbidden`](errors.md#forbidden)" in page
 
 
-def test_every_option_of_a_service_and_of_a_function_is_told() -> None:
+def test_every_option_of_a_service_and_of_a_function_is_described() -> None:
+    """In the docstrings, of which the page of the constructs is made."""
     options: Any = importlib.import_module("sagas.cdk.options.service_options")
-    page = (DOCS / "operations" / "deploying.md").read_text()
-    named = {field.name for kind in (options.ServiceOptions, options.FunctionOptions) for field in fields(kind)}
-    assert {name for name in named - {"service"} if not re.search(rf"`[^`\n]*\b{name}\b", page)} == set()
+    for described, kind in (
+        (options.SagaServiceProps, options.ServiceOptions),
+        (options.FunctionOptions, options.FunctionOptions),
+    ):
+        names = {field.name for field in fields(kind)} - {"service"}
+        assert {name for name in names if f"\n    {name}: " not in inspect.cleandoc(described.__doc__)} == set()
 
 
 def test_a_client_of_a_step_is_one_that_boto3_has() -> None:

@@ -89,20 +89,22 @@ class Problems(list[Problem]):
 
 
 class SchemaDefinitions:
-    """The named schemas that ``$ref`` points to, collected while a schema is built."""
+    """The named schemas that ``$ref`` points to, collected while a schema is built. All names start with ``prefix``."""
 
-    def __init__(self, ref_template: str) -> None:
+    def __init__(self, ref_template: str, prefix: str = "") -> None:
         self.schemas: dict[str, dict[str, Any]] = {}
         self._names: dict[Any, str] = {}
         self._begun: set[str] = set()
         self._template = ref_template
+        self._prefix = prefix
 
     def reference(self, type_: Any, name: str) -> tuple[dict[str, Any], bool]:
         """Return a ``$ref`` to the schema of a type, and whether this schema must still be built."""
         unique = self._names.get(type_)
         if unique is None:
             # OpenAPI allows only these characters, and the name of a generic class contains brackets.
-            unique = free = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+            free = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+            unique = free = free if free.startswith(self._prefix) else f"{self._prefix}{free}"
             number = 1
             while unique in self._names.values():
                 number += 1
@@ -113,7 +115,9 @@ class SchemaDefinitions:
         return {"$ref": self._template.format(name=unique)}, missing
 
     def define(self, type_: Any, schema: dict[str, Any]) -> None:
-        """Store the schema of a referenced type."""
+        """Store the schema of a referenced type, without pydantic's titles: two types can have the same."""
+        for item in (schema, *schema.get("properties", {}).values()):
+            item.pop("title", None)
         self.schemas[self._names[type_]] = schema
 
     def same(self, type_: Any, other: Any) -> None:

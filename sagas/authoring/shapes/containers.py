@@ -249,7 +249,7 @@ _PLAIN: dict[type[Any], Shape] = {str: String(), bool: Boolean(), int: Integer()
 
 
 def with_whole_numbers(data: Any) -> Any:
-    """Return JSON builtins with ``1`` for ``1.0``, in the range where floats are exact."""
+    """Return JSON builtins in which floats such as ``1.0`` are integers, in the range where floats are exact."""
     if isinstance(data, float):
         number = whole(data)
         return data if number is None else number

@@ -134,7 +134,7 @@ class Model(Shape):
 
 
 _QUOTING = frozenset({"value_error", "assertion_error", "union_tag_invalid"})
-"""Pydantic's errors whose text contains the value, or an exception of the author that may contain it."""
+"""Pydantic's errors whose text may quote the value, some of them from an exception of the author."""
 
 
 def _message(detail: dict[str, Any], model: str) -> str:

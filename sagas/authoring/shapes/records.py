@@ -102,7 +102,6 @@ class Record(Shape):
         ref, new = definitions.reference(self.type, self.name)
         if new:
             schema: dict[str, Any] = {
-                "title": self.name,
                 "type": "object",
                 "properties": {field.name: field.shape.schema(definitions) for field in self.fields.values()},
                 "required": [field.name for field in self.fields.values() if field.required],

@@ -48,7 +48,7 @@ def scope_of(frame: FrameType | None) -> NameScope:
         for name, value in frame.f_locals.items():
             names.setdefault(name, value)  # an inner name hides an outer one
         if frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-            names = far  # from now on, names are those of outer functions
+            names = far  # the next frames are of outer functions
         caller = frame.f_back
         in_file = caller is not None and caller.f_code.co_filename == frame.f_code.co_filename
         frame = caller if in_file else None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from aws_cdk import RemovalPolicy, Validations
 from aws_cdk import aws_apigateway as apigateway
@@ -139,9 +140,25 @@ class Mount:
         return self.resource.path.rstrip("/")
 
     @property
-    def environment(self) -> dict[str, str]:
-        """Variables that pass the path prefix to the function."""
-        return {"SAGAS_MOUNT": self.path} if self.path else {}
+    def authorizer(self) -> AnyAuthorizer | None:
+        """The resource's authorizer, which authorizes the service's methods unless it has its own."""
+        defaults = self.resource.default_method_options
+        return defaults and cast("AnyAuthorizer | None", defaults.authorizer)
+
+
+def api_environment(options: ServiceOptions, mount: Mount | None) -> dict[str, str]:
+    """Return the variables that give the API's function the prefix of its paths, and the authorizer that the OpenAPI
+    document describes: its type, and the place and name of the credential that it reads."""
+    authorizer = options.authorizer or (mount and mount.authorizer)
+    environment = {"SAGAS_MOUNT": mount.path} if mount is not None and mount.path else {}
+    if authorizer is not None:
+        child = getattr(getattr(authorizer, "node", None), "default_child", None)
+        source: Any = getattr(child, "identity_source", None)
+        named = re.match(r"method\.request\.(header|querystring)\.([\w.-]+)", source if isinstance(source, str) else "")
+        place, name = named.groups() if named else ("header", "Authorization")
+        kind = (authorizer.authorization_type or apigateway.AuthorizationType.CUSTOM).value.lower()
+        environment["SAGAS_AUTHORIZER"] = f"{kind} {place.replace('querystring', 'query')} {name}"
+    return environment
 
 
 class SagaApi(Construct, Part):
@@ -175,8 +192,7 @@ class SagaApi(Construct, Part):
             self.rest_api = mount.api
             root, path = mount.resource, {"path": mount.path} if mount.path else {}
             # The service's own authorizer comes first, then the resource's, then IAM.
-            defaults = mount.resource.default_method_options
-            authorization = _authorization(options.authorizer or (defaults and defaults.authorizer))
+            authorization = _authorization(options.authorizer or mount.authorizer)
         tag_part(self.rest_api, "api", **path)
         # One permission for the whole API instead of one per method: a stack allows 500 resources.
         integration = apigateway.LambdaIntegration(

@@ -74,7 +74,7 @@ _DEAD_LETTERS = (
 )
 _FIND_PARTS = ("cloudformation:ListStackResources", "cloudformation:GetTemplate")
 _ARNS = 20
-"""Resources per statement. When a policy exceeds IAM's limit, the CDK moves whole statements to another one."""
+"""Resources per statement. When a policy exceeds IAM's limit, the CDK moves whole statements to another policy."""
 _MOST_NAMED = 40
 """Grants name at most this many queues individually: a role's inline policies have 10,240 characters."""
 _MANY = "Policies have no room for all names; the pattern matches only names of this service."

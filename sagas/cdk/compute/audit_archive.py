@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, cast
 
 from aws_cdk import Duration, Validations
@@ -86,10 +85,6 @@ class AuditArchive(Construct, Part):
     def count(cls, catalogue: Catalogue) -> int:
         """Count the archive's bucket, function, queue and alarms, if the service has an archive."""
         return 0 if catalogue.service_options.archive is None else 13
-
-    def held(self) -> Mapping[str, object]:
-        """Return the bucket, and the queue that names entries missing from the archive."""
-        return {"archive": self.bucket, "entries not archived": self.missed}
 
     def watch(self, alarms: Alarms) -> None:
         """Watch the age of the oldest entry not yet archived, and the queue of entries that will never be archived."""

@@ -192,11 +192,6 @@ class WorkFunction(SagaFunction, Part):
             return 0
         return 14 if catalogue.gradual else 13
 
-    def held(self) -> Mapping[str, object]:
-        """Return the queue and its dead-letter queue."""
-        name = self.work.name
-        return {f"work queue {name}": self.work.queue, f"dead-letter queue of work {name}": self.work.dead_letters}
-
     def watch(self, alarms: Alarms) -> None:
         """Watch the dead-letter queue and the function's errors."""
         kind, id = self.work.kind, self.work.name.capitalize()

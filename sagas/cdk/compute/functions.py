@@ -41,6 +41,7 @@ from sagas.cdk.options.service_options import ServiceOptions
 from sagas.cdk.options.telemetry import needed_extras
 from sagas.errors import DefinitionError
 from sagas.messaging.work import NOW
+from sagas.topology import WITHOUT_RECURSION_CONFIG
 
 # Casts to interfaces are needed because jsii's classes and interfaces name private parameters differently.
 _LAMBDA = cast("iam.IPrincipal", iam.ServicePrincipal("lambda.amazonaws.com"))
@@ -48,8 +49,6 @@ _LAMBDA = cast("iam.IPrincipal", iam.ServicePrincipal("lambda.amazonaws.com"))
 # A failed deployment must not leave its version, which would block the next deployment of the same code.
 _KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
 _WITHOUT_SNAPSHOTS = ("python3.11",)
-_WITHOUT_RECURSION_CONFIG = ("ap-southeast-6", "mx-central-1", "us-gov-")
-"""Prefixes of the regions where Lambda does not detect loops, and so refuses the setting for them."""
 _FINDINGS = {
     "AwsSolutions-IAM5[Resource::*]": "Writing traces and managing network interfaces cannot be limited to resources.",
     "AwsSolutions-L1": "The layer is built for this runtime; the app chooses it.",
@@ -175,7 +174,7 @@ class SagaFunction(Construct):
                 for group in ([shared.group_of(network)] if groups is None else groups)
             ]
         # Whether Lambda has the setting for loops in the stack's region. If the region is not known, assume so.
-        can_recurse = not Stack.of(self).region.startswith(_WITHOUT_RECURSION_CONFIG)
+        can_recurse = not Stack.of(self).region.startswith(WITHOUT_RECURSION_CONFIG)
         level = {} if function.log_level is None else {"POWERTOOLS_LOG_LEVEL": function.log_level}
         variables = self._variables = {**environment, **level, **function.environment}
         check_size(self, variables)

@@ -125,7 +125,7 @@ def allow_sending(role: iam.Role, queues: Iterable[SagaQueues], *, counting: boo
         role.add_to_policy(iam.PolicyStatement(effect=iam.Effect.DENY, actions=actions[:1], resources=letters))
         arns = [several[0].arn_of_all(role)]
         acknowledge_objects(role, arns[0], "A role has no room for the names of all queues of the service.")
-    # When a policy exceeds IAM's limit, the CDK moves whole statements to another one. So keep statements small.
+    # When a policy exceeds IAM's limit, the CDK moves whole statements to another policy. So keep statements small.
     for start in range(0, len(arns), _STATEMENT):
         _allow(role, actions, arns[start : start + _STATEMENT])
 
@@ -148,7 +148,7 @@ def allow_streaming(role: iam.Role, table: AnyTable, stream: str, lost: sqs.IQue
 def allow_archiving(role: iam.Role, bucket: s3.IBucket) -> None:
     """Let a function add to the archive of the audit trail, but not read or delete anything in it."""
     archived = bucket.arn_for_objects(f"{AUDIT_ARCHIVE}/*")
-    _allow_objects(role, ["s3:PutObject"], archived, "An archived object is named after its time.")
+    _allow_objects(role, ["s3:PutObject"], archived, "The key of an archived object contains its time.")
     if bucket.encryption_key is not None:
         allow_key(role, bucket.encryption_key)
 

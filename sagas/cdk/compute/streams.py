@@ -1,4 +1,5 @@
-"""Functions that follow a table: Lambda calls them with its changes. A queue names the changes that Lambda gave up."""
+"""Functions that follow a table: Lambda calls them with the table's changes. A queue names the changes that Lambda gave
+up."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ _SERVICES = ("dynamodb", "lambda", "s3", "secretsmanager", "sqs")
 
 
 def allow_key(role: iam.Role, key: AnyKey | None) -> None:
-    """Let a function read and write encrypted data. The key's policy must leave access to IAM, as by the CDK's
-    default."""
+    """Let a function read and write encrypted data. The key's policy must leave access control to IAM, as the CDK's
+    default does."""
     if key is not None:
         actions = [f"kms:{use}" for use in _USES]
         via = via_services(*_SERVICES)

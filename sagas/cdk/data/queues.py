@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import cast
 
 from aws_cdk import ArnFormat, Aws, Duration, Fn, Stack, Validations
@@ -68,15 +68,11 @@ class SagaQueues(Part):
                 self.grouped |= dict.fromkeys((step.name for step in group.steps), group.id)
             self.by_step |= dict.fromkeys((step.name for step in group.steps), queue)
         if len(self.by_group) <= _MOST_SOURCES:
-            # Queues are named, because they refer to this one. SQS cannot list all queues of a longer saga.
+            # The list has generated names, because these queues refer to this one. SQS limits it, so longer sagas have
+            # none.
             sources = self.arns(scope)
             allowed = {"redrivePermission": "byQueue", "sourceQueueArns": sources}
             cast("sqs.CfnQueue", self.dead_letters.node.default_child).redrive_allow_policy = allowed
-
-    def held(self) -> Mapping[str, object]:
-        """Return all queues of the saga."""
-        queues = {f"queue of {self.saga}.{group}": queue for group, queue in self.by_group.items()}
-        return {f"dead-letter queue of {self.saga}": self.dead_letters, **queues}
 
     def seen_from(self, scope: Construct, group: str) -> sqs.IQueue:
         """Return the queue of a group for use in the stack of ``scope``. Another saga's stack refers to it by name.

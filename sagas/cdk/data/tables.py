@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import cast
 
 from aws_cdk import Duration, RemovalPolicy, Validations
@@ -97,15 +96,6 @@ class Stores(Construct, Part):
     def count(cls, catalogue: Catalogue) -> int:
         """Count the joins table, if a saga has children."""
         return 1 if catalogue.families else 0
-
-    def held(self) -> Mapping[str, object]:
-        """Return the tables, the bucket, and the key without which payloads cannot be read."""
-        held: dict[str, object] = {"sagas table": self.sagas, "audit table": self.audit, "payloads": self.payloads}
-        if self.joins is not None:
-            held["joins table"] = self.joins
-        if self.payload_key is not None:
-            held["payload key"] = self.payload_key
-        return held
 
     def index_arn(self, index: str) -> str:
         """The ARN of an index of the control table."""

@@ -201,8 +201,8 @@ class Catalogue:
                     f"the saga class {_name(saga.saga_class)}" if shared.options is None else "the steps together"
                 )
                 raise DefinitionError(
-                    f"{self._service}: step {name} shares its function with {others}; of its own options only "
-                    f"memory_size counts; give the others to {together}"
+                    f"{self._service}: step {name} shares its function with {others}, so its only own option can be "
+                    f"memory_size; give the others to {together}"
                 )
             options = replace(options, memory_size=max(options.memory_size, own.memory_size))
         return options

@@ -175,8 +175,9 @@ def of_function(groups: int, *, gradual: bool) -> int:
 
 
 def counted(catalogue: Catalogue, parts: tuple[int, int]) -> tuple[int, int]:
-    """Count the resources of a service. Returns the number in all stacks, and the number in its own stack if functions
-    and alarms are nested, with room for later parts. ``parts`` has both numbers for the service's parts."""
+    """Count the resources of a service. Returns two numbers: those in all stacks, and those that remain in the
+    service's own stack if functions and alarms are nested. The second has room for later parts. ``parts`` has both
+    numbers for the service's parts."""
     groups, gradual = [len(catalogue.groups(saga)) for saga in catalogue.sagas if saga.has_code], catalogue.gradual
     queues = OF_QUEUE * (sum(groups) + len(groups))
     functions = sum(of_function(count, gradual=gradual) * count for count in groups)

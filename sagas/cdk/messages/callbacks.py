@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import cast
 
 from aws_cdk import Aws, RemovalPolicy, Validations
@@ -59,10 +59,6 @@ class CallbackSecret(Construct, Part):
     def count(cls, catalogue: Catalogue) -> int:
         """Count the secret and the API's resources for callbacks, if a wait is public."""
         return 4 if has_public_waits(catalogue.sagas) else 0
-
-    def held(self) -> Mapping[str, object]:
-        """Return the secret: if it is replaced, URLs already sent stop working."""
-        return {"callback secret": self.secret}
 
     def let_sign(self, function: SagaFunction, steps: Iterable[StepDefinition]) -> None:
         """Let the function of these steps sign URLs with the current key, if one of the steps is a public wait."""

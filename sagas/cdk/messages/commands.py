@@ -180,10 +180,6 @@ class CommandFunction(SagaFunction, Part):
         """Count the function, the two queues and the alarms, in case they are requested."""
         return 14 if catalogue.gradual else 13
 
-    def held(self) -> Mapping[str, object]:
-        """Return the command queue and its dead-letter queue."""
-        return {"command queue": self.commands.queue, "dead-letter queue of commands": self.commands.dead_letters}
-
     def watch(self, alarms: Alarms) -> None:
         """Watch the dead-letter queue and the function's errors."""
         what = "Commands or events were rejected, or could not be delivered."

@@ -111,10 +111,6 @@ class Outbox(SagaFunction, Part):
         """Count the same resources even without the option, because the bus may be requested later."""
         return 14 if catalogue.gradual else 13
 
-    def held(self) -> Mapping[str, object]:
-        """Return the queue that names events which could not be published."""
-        return {"unpublished events": self.lost}
-
     def watch(self, alarms: Alarms) -> None:
         """Watch events that are published late, or not at all."""
         age = self.function.metric("IteratorAge", period=FEW_MINUTES, statistic="Maximum")

@@ -103,7 +103,7 @@ class SagaServiceProps(TypedDict, total=False):
         isolation: ``step`` gives each step its own queue, function and role, except steps that ``functions`` names
             together. ``saga`` gives each saga one queue, function and role, for lower cost and latency and fewer cold
             starts. One invocation then runs as many steps in a row as its time allows.
-        alias: the name of the alias of each function, which points to the version in use and which callers use.
+        alias: the name of each function's alias. Callers use the alias, which points to the current version.
         keep_versions: whether old versions of functions are kept, so you can move an alias back at once. Nothing
             deletes them.
         deployment: how aliases move to new code, for example ``Deployment.canary(percent=10, minutes=15)``. Default:
@@ -136,7 +136,7 @@ class SagaServiceProps(TypedDict, total=False):
             runtime, which AWS updates. ``True`` adds all of botocore, about 60 MB. A list of the services that steps
             call, such as ``["sns", "kms"]``, leaves out all others.
         payload_versions: how long overwritten and deleted payloads can be recovered from the bucket, in whole days.
-            Default: not at all. Purged payloads stay there as long.
+            Default: not at all. Purged payloads stay there for the same time.
         throttling: the limits of the API.
         callback_base_url: the start of callback URLs if the API is behind your own domain, such as
             ``https://hooks.example.com``. Default: the address of the API.

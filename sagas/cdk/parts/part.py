@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.parts.alarms import Alarms
@@ -24,11 +24,6 @@ class Part:
     def reserve(cls, catalogue: Catalogue) -> int:
         """Return the number of resources to reserve in the service's stack, also for a part that may be added later."""
         return cls.count(catalogue)
-
-    def held(self) -> Mapping[str, object]:
-        """Return the resources with sagas, messages, payloads or keys, by description. No deployment must replace
-        them."""
-        return {}
 
     def watch(self, alarms: Alarms) -> None:
         """Add the alarms of this part, and have them guard the deployment of its function."""

@@ -16,7 +16,7 @@ from sagas.cdk.parts.alarms import FEW_MINUTES, Alarms, Waking, saga_metric, ser
 
 _MOST_AGE = 14 * 24 * 3600
 _SPARE_AGE = 900
-"""An alarm fires if something waits this many seconds longer than its policies explain."""
+"""An alarm fires if a saga or message waits this many seconds longer than the policies explain."""
 
 
 def watch_sagas(

@@ -12,7 +12,7 @@ from sagas.cli.output import display, emit, say
 from sagas.cli.tables import breaker_table
 from sagas.cli.target import Target, on_target
 
-app = typer.Typer()
+_app = typer.Typer()
 
 _Step = Annotated[
     str, typer.Argument(metavar="STEP", help="Name of the step", show_default=False, autocompletion=complete)
@@ -50,5 +50,10 @@ def close(target: Target, name: Type, step: _Step) -> None:
         say("More sagas may wait. They resume within 15 minutes.")
 
 
-app.callback(invoke_without_command=True)(breakers)
-app.command("close")(close)
+_app.callback(invoke_without_command=True)(breakers)
+_app.command("close")(close)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to ``app``."""
+    app.add_typer(_app, name="breakers")

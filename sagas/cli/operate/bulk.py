@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sagas.cli.one_saga import find_values, for_saga
-from sagas.cli.output import count_of, emit, fail, plain, say
+from sagas.cli.output import count_of, emit, fail, plain, say, warn
 from sagas.cli.tables import show_list
 from sagas.cli.target import Target
 from sagas.cli.times import moment
@@ -230,6 +230,7 @@ def _report(target: Target, job: Batch, report: Report) -> NoReturn:
     counts = {kind: report.count(kind) for kind in ("done", "refused", "failed")}
     chosen, remaining = len(report.chosen), len(report.remaining)
     where = str(job.path) if job.path is not None else None
+    warn(report.letters)
     if target.as_json:
         summary = {"job": job.job, "action": job.action, "chosen": chosen, **counts, "remaining": remaining}
         emit({**summary, "stopped": report.stopped or None, "outcomes": where})

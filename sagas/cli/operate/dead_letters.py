@@ -24,7 +24,7 @@ _LISTED = ("saga", "saga_id", "step", "message_id", "receives", "sent_at", "numb
 _PAGE = 10
 """A walk reports its progress each time it has read this many messages."""
 
-app = typer.Typer(help="The dead-letter queue of a saga type.", no_args_is_help=True)
+_app = typer.Typer(help="The dead-letter queue of a saga type.", no_args_is_help=True)
 _Limit = Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of messages to read")]
 
 
@@ -173,8 +173,13 @@ def _what(letter: DeadLetter) -> str:
     return _owner(letter) if letter.saga_id and not letter.reason else f"message {letter.message_id}"
 
 
-app.command("list")(list_dead_letters)
-app.command("show")(show)
-app.command("delete")(delete)
-app.command("redrive")(redrive)
-replaced(app, "prune", "sagas dlq delete TYPE --stale")
+_app.command("list")(list_dead_letters)
+_app.command("show")(show)
+_app.command("delete")(delete)
+_app.command("redrive")(redrive)
+replaced(_app, "prune", "sagas dlq delete TYPE --stale")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to ``app``."""
+    app.add_typer(_app, name="dlq")

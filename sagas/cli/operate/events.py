@@ -1,4 +1,4 @@
-"""``sagas commands`` and ``sagas events``: print schemas of messages, and publish events again."""
+"""``sagas commands``, ``sagas events`` and ``sagas openapi``: print schemas, and publish events again."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Annotated
 import typer
 
 from sagas.cli.one_saga import OneType
-from sagas.cli.output import count_of, emit, say
+from sagas.cli.output import count_of, emit, fail, say
+from sagas.cli.project.types import types_of_project
 from sagas.cli.target import Target, on_target
 from sagas.cli.times import Moment, moment
+from sagas.errors import SagaError, full_text
 
 commands_app = typer.Typer(help="Messages of a service's command queue.", no_args_is_help=True)
 events_app = typer.Typer(help="Events that a service publishes on EventBridge.", no_args_is_help=True)
@@ -39,6 +41,26 @@ def events_schema() -> None:
     typer.echo(json.dumps(event_schema(), indent=2))
 
 
+def openapi(
+    sagas: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MODULE[:CLASS]]...", help="Saga types; by default those of pyproject.toml, or of the CDK app"
+        ),
+    ] = None,
+    service: Annotated[str, typer.Option(help="Name of the service, for the title")] = "Sagas",
+) -> None:
+    """Print the OpenAPI document of the API for these saga types, to generate a client."""
+    from sagas.engine.registry import SagaType
+    from sagas.handlers.http.openapi import describe
+
+    try:
+        types = [SagaType(definition) for definition in types_of_project(sagas or ())]
+    except SagaError as error:
+        fail(full_text(error))
+    typer.echo(json.dumps(describe(types, service=service), indent=2))
+
+
 @events_app.command("replay")
 @on_target
 def replay(
@@ -52,3 +74,10 @@ def replay(
         emit({"published": published})
     else:
         say(f"Published {count_of(published, 'event')} again")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to ``app``."""
+    app.add_typer(commands_app, name="commands")
+    app.add_typer(events_app, name="events")
+    app.command()(openapi)

@@ -12,12 +12,12 @@ import typer
 from sagas.cli.completion import complete
 from sagas.cli.one_saga import SagaRef, Type, on_saga, which
 from sagas.cli.operate.bulk import or_all
-from sagas.cli.output import emit, fail, say
+from sagas.cli.output import emit, fail, say, warn
 from sagas.cli.read.reading import Data, File, json_input, print_started
 from sagas.cli.read.watching import Watch, report, watch
 from sagas.cli.target import Target, on_target
 from sagas.cli.times import Timeout
-from sagas.operations import VERBS, Operation
+from sagas.operations import RETRY, VERBS, Operation
 
 if TYPE_CHECKING:
     from sagas.client import SagaClient
@@ -31,7 +31,10 @@ def command_of(operation: Operation) -> Callable[..., None]:
 
     def run(target: Target, saga: SagaRef, **options: Any) -> None:
         values = {option: value for option, value in options.items() if value is not None}
-        report(target, getattr(target.client(), operation.name)(saga.type, saga.saga_id, **values))
+        client = target.client()
+        view = getattr(client, operation.name)(saga.type, saga.saga_id, **values)
+        warn(client.take_letters(operation, saga.type, [saga.saga_id]))
+        report(target, view)
 
     kinds = get_type_hints(operation.body)
     own = [_parameter(field, kinds[field.name]) for field in operation.options]
@@ -73,6 +76,7 @@ def retry(
     """Retry the failed step or undos, and watch the saga if requested."""
     client = target.client()
     view = client.retry(saga.type, saga.saga_id, reason)
+    warn(client.take_letters(RETRY, saga.type, [saga.saga_id]))
     if watching:
         watch(target, client, view, timeout)
     else:

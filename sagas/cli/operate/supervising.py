@@ -143,3 +143,9 @@ def trim(
             say(f"{joins_table}: {count_of(joins.scanned, 'item')} scanned, {joins.removed:,} removed")
     except SagaError as error:
         fail(f"{error}; the tables are not trimmed yet; run the command again")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to ``app``."""
+    for command in (recover, sweep, trim):
+        app.command()(command)

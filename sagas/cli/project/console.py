@@ -81,3 +81,9 @@ def listening(target: Target, port: int, *, read_only: bool = False, payloads: b
     region, log_groups = (client.region, client.log_groups) if target.stack is not None else ("", [])
     links = links_of(Path.cwd(), region, log_groups)
     return Serving(client, Options(target.stack, port, read_only, redaction, target.ahead, links))
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to ``app``."""
+    app.command()(console)
+    app.command("open")(open_saga)

@@ -96,3 +96,8 @@ def _template(folder: Traversable, path: PurePosixPath) -> Iterator[tuple[PurePo
             yield from _template(entry, path / entry.name)
         elif entry.name.endswith(_SUFFIX):
             yield path / entry.name.removesuffix(_SUFFIX), entry
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to ``app``."""
+    app.command()(init)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sagas.client import RecoveryView
     from sagas.local.deploy.description import Description
 
-app = typer.Typer(help="The stack on this machine, in an embedded AWS emulator.", no_args_is_help=True)
+_app = typer.Typer(help="The stack on this machine, in an embedded AWS emulator.", no_args_is_help=True)
 
 
 def _origins(urls: list[str] | None) -> list[str]:
@@ -38,7 +38,7 @@ def _origins(urls: list[str] | None) -> list[str]:
         raise typer.BadParameter(str(error)) from None
 
 
-@app.command()
+@_app.command()
 def up(
     app_command: Annotated[
         str, typer.Option("--app", help="Command that synthesizes the CDK app")
@@ -131,7 +131,7 @@ def up(
         raise typer.Exit(130) from None
 
 
-@app.command()
+@_app.command()
 def down() -> None:
     """Stop the local stack of this directory when its running functions have finished."""
     from sagas.local.errors import LocalStackError
@@ -143,7 +143,7 @@ def down() -> None:
         fail(str(error))
 
 
-@app.command()
+@_app.command()
 def tick(
     stale_after: StaleAfter = None,
     advance: Annotated[float | None, length(help="Skip LENGTH first, on all clocks and ctx.now")] = None,
@@ -258,3 +258,8 @@ def _show(
     if console:
         say(f"Console  {console}")
     say("Stop it with `sagas local down`." if detach else "Ready. Stop it with Ctrl-C.")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to ``app``."""
+    app.add_typer(_app, name="local")

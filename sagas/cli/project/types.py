@@ -39,16 +39,22 @@ def _configured(path: Path) -> list[str]:
     return cast("list[str]", names) if strings else []
 
 
+def app_of_project(path: Path) -> str:
+    """Return the command of ``cdk.json`` that synthesizes the CDK app; empty if there is none."""
+    try:
+        settings: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    app: Any = cast("dict[str, Any]", settings).get("app") if isinstance(settings, dict) else None
+    return app if isinstance(app, str) else ""
+
+
 def _synthesized(path: Path) -> list[str]:
     """Synthesize the CDK app as ``sagas local`` does, and return its saga types."""
     example = 'sagas = ["functions.trip:Trip"]'
     missing = f"no saga types; pass them, or list them in [tool.sagas] of pyproject.toml: {example}"
-    try:
-        settings: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise InvalidRequest(missing) from None
-    app: Any = cast("dict[str, Any]", settings).get("app") if isinstance(settings, dict) else None
-    if not isinstance(app, str):
+    app = app_of_project(path)
+    if not app:
         raise InvalidRequest(missing)
     if find_spec("aws_cdk") is None:
         raise InvalidRequest(f"{missing}; or install lambda-sagas[cdk]")

@@ -76,3 +76,8 @@ def _print_new(target: Target, lines: list[LogLine], seen: set[tuple[Any, ...]])
         for row in str(fields.get("exception") or "").rstrip().splitlines():
             say(f"    {plain_line(row)}")
     return marks
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to ``app``."""
+    app.command()(logs)

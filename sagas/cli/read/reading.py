@@ -14,9 +14,9 @@ from sagas.cli.output import display, emit, fail, say
 from sagas.cli.read.families import family_with, trail_of, tree_of
 from sagas.cli.read.watching import Watch, report, watch
 from sagas.cli.tables import (
-    incident_table,
     payloads,
     show_audit,
+    show_incidents,
     show_list,
     stack_traces,
     type_table,
@@ -173,24 +173,24 @@ def attention(
     name: OneType = None,
     limit: _Limit = 20,
     cursor: _Cursor = None,
-    incidents: Annotated[bool, typer.Option("--incidents", help="Only counts, by type, step and error type")] = False,
+    sagas: Annotated[bool, typer.Option("--sagas", help="The sagas one by one, the longest waiting first")] = False,
     wide: Wide = False,
 ) -> None:
-    """List the sagas that need an operator, and the reasons. The longest waiting come first."""
+    """Show what needs an operator, why, and what to do: one line for each type, step and error."""
     client = target.client()
-    if incidents:
-        answer = client.incidents(name)
-        if target.as_json:
-            emit(answer)
-        elif answer["incidents"]:
-            display(incident_table(answer["incidents"], target.now()))
-        else:
-            say("Nothing needs attention.")
-        if answer["at_least"] and not target.as_json:
-            say("More sagas need attention than were counted.")
+    if sagas:
+        page = full_page(lambda most, at: client.attention(name, limit=most, cursor=at), limit, cursor)
+        _print_page(target, page, "Nothing needs attention.", wide=wide)
         return
-    page = full_page(lambda most, at: client.attention(name, limit=most, cursor=at), limit, cursor)
-    _print_page(target, page, "Nothing needs attention.", wide=wide)
+    answer = client.incidents(name)
+    if target.as_json:
+        emit(answer)
+    elif answer["incidents"]:
+        show_incidents(answer["incidents"], target.now(), wide=wide)
+    else:
+        say("Nothing needs attention.")
+    if answer["at_least"] and not target.as_json:
+        say("More sagas need attention than were counted.")
 
 
 def _print_page(target: Target, page: Page, nothing: str, *, wide: bool) -> None:

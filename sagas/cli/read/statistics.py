@@ -60,3 +60,8 @@ def _page(stats: StatsView) -> RenderableType:
         parts.append(breaker_table(breaker for breaker in stats["breakers"] if breaker["state"] != "closed"))
     parts += [Text(plain(f"Approximate: {figure}."), style="dim") for figure in stats["approximate"]]
     return Group(*parts)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to ``app``."""
+    app.command()(top)

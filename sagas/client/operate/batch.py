@@ -214,6 +214,8 @@ class Batch:
                 clock=self.clock,
                 sleep=self.sleep,
             )
+        if (operation := _FOR_MANY.get(self.action)) is not None:
+            report.letters = self.client.take_letters(operation, self.type, report.done)
         return report
 
     def _call(self, saga_id: str) -> str:

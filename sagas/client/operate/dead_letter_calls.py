@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-import boto3
-
-from sagas.aws import CALLER, connect, translated
 from sagas.client.endpoints import ServiceEndpoints
-from sagas.client.operate.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive, why_needed
 from sagas.client.transport import Transport
+from sagas.core.states import SagaStatus
 from sagas.errors import NotFound, SagaError
-from sagas.messaging.message.redriving import check_reason
+from sagas.operations import Operation
 
-if TYPE_CHECKING:  # SagaClient derives from this class
+if TYPE_CHECKING:
+    import boto3
+
     from sagas.client.client import SagaClient
+    from sagas.client.operate.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive
 
 
 class DeadLetterCalls:
@@ -30,6 +30,8 @@ class DeadLetterCalls:
 
     def caller(self) -> str:
         """Return the ARN of the caller, for audit trails; empty if STS does not return it."""
+        from sagas.aws import CALLER, connect, translated
+
         if not self._arn:
             endpoint = self._endpoints.endpoint_url
             with suppress(SagaError), translated("STS"):
@@ -106,6 +108,8 @@ class DeadLetterCalls:
             NotFound: the type does not exist.
             SagaError: this client has no URLs of queues, or the redrive was refused.
         """
+        from sagas.messaging.message.redriving import check_reason
+
         check_reason(reason)
         queue = self._dead_letter_queue(type)
         if saga_id is None and not reason:
@@ -115,7 +119,7 @@ class DeadLetterCalls:
     def prune(
         self,
         type: str,
-        saga_id: str | None = None,
+        saga_id: str | Collection[str] | None = None,
         *,
         dry_run: bool = False,
         on_progress: Callable[[int], None] | None = None,
@@ -131,7 +135,7 @@ class DeadLetterCalls:
 
         Args:
             type: the saga type.
-            saga_id: only messages of this saga.
+            saga_id: only messages of this saga, or of these.
             dry_run: delete nothing.
             on_progress: called after each page with the number of messages read.
 
@@ -139,10 +143,35 @@ class DeadLetterCalls:
             NotFound: the type does not exist.
             SagaError: this client has no URLs of queues, or may not read them.
         """
+        from sagas.client.operate.dead_letters import why_needed
+
         queue, why = self._dead_letter_queue(type), partial(why_needed, cast("SagaClient", self))
-        return queue.prune(why, saga_id, dry_run=dry_run, on_progress=on_progress)
+        saga_ids = [saga_id] if isinstance(saga_id, str) else saga_id
+        return queue.prune(why, saga_ids, dry_run=dry_run, on_progress=on_progress)
+
+    def take_letters(self, operation: Operation, type: str, saga_ids: Collection[str]) -> str:
+        """Delete the dead letters that sagas have left behind by an operation, if it can leave any.
+
+        Args:
+            operation: the operation, which has succeeded.
+            type: the saga type.
+            saga_ids: the sagas.
+
+        Returns:
+            Why messages may stay in the queue, and what to do; else an empty text.
+        """
+        leaves = operation.right == "operate" and SagaStatus.DEAD_LETTERED in operation.bulk_statuses
+        if leaves and saga_ids and type in self._endpoints.dead_letter_queues:
+            try:
+                self.prune(type, saga_ids)
+            except SagaError as error:
+                return f"dead letters may stay ({error}); `sagas dlq delete {type} --stale` deletes them"
+        return ""
 
     def _dead_letter_queue(self, type: str) -> DeadLetterQueue:
+        from sagas.aws import CALLER, connect
+        from sagas.client.operate.dead_letters import DeadLetterQueue
+
         endpoints = self._endpoints
         if not endpoints.dead_letter_queues:
             raise SagaError("this client has no URLs of queues; use SagaClient.from_stack or SagaClient.local")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -89,7 +89,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """The outcome of pruning. After a dry run, the outcome that pruning would have.
+    """The outcome of pruning, or what it would be, after a dry run.
 
     Args:
         dry_run: whether nothing was deleted.
@@ -103,7 +103,7 @@ class Pruned:
 
 
 def why_needed(sagas: SagaClient, letter: DeadLetter) -> str:
-    """Return the reason that a dead letter must stay; empty if it is stale. If in doubt, it must stay.
+    """Return the reason that a dead letter must stay; empty if it is stale. A dead letter in doubt must stay.
 
     A saga's messages have ascending numbers, and its audit trail has the number of each dead letter. A saga that
     continues uses a higher number. From then on, the dead letter and earlier messages do nothing.
@@ -220,7 +220,7 @@ class DeadLetterQueue:
     def prune(
         self,
         why_kept: Callable[[DeadLetter], str],
-        saga_id: str | None,
+        saga_ids: Collection[str] | None,
         *,
         dry_run: bool,
         on_progress: OnProgress | None = None,
@@ -231,7 +231,7 @@ class DeadLetterQueue:
         with QueueWalk(self._sqs, self._url, on_progress) as walk:
             for message in walk.messages():
                 letter = _read(message)
-                if saga_id not in (None, letter.saga_id):
+                if saga_ids is not None and letter.saga_id not in saga_ids:
                     continue
                 why = why_kept(letter)
                 if why:

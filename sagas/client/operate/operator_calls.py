@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from sagas.authoring.codec import encode
-from sagas.authoring.shapes.base import UnsupportedType
 from sagas.client.transport import Transport
-from sagas.engine.read.answers import IncidentList, SagaView
-from sagas.engine.read.overviews import BreakerView, InFlightGroup, InFlightView, StatsView, TypeView
 from sagas.errors import InvalidRequest, Problem
 from sagas.operations import (
     ATTENTION,
@@ -28,6 +24,10 @@ from sagas.operations import (
     STATS,
     TYPES,
 )
+
+if TYPE_CHECKING:
+    from sagas.engine.read.answers import IncidentList, SagaView
+    from sagas.engine.read.overviews import BreakerView, InFlightGroup, InFlightView, StatsView, TypeView
 
 
 class OperatorCalls:
@@ -160,7 +160,8 @@ class OperatorCalls:
         Raises:
             NotFound: the type is not deployed, and never had a saga.
         """
-        groups, blueprints, cursor = dict[tuple[object, ...], InFlightGroup](), dict[str, dict[str, Any]](), None
+        groups: dict[tuple[object, ...], InFlightGroup] = {}
+        blueprints, cursor = dict[str, dict[str, Any]](), None
         while True:
             page: InFlightView = self._transport.ask(IN_FLIGHT, type, query={"cursor": cursor})
             blueprints |= page["blueprints"]
@@ -286,6 +287,9 @@ def _json_form(value: Any) -> Any:
         return [_json_form(item) for item in value]
     if value is None or issubclass(kind, str | int | float | dict):
         return value
+    from sagas.authoring.codec import encode
+    from sagas.authoring.shapes.base import UnsupportedType
+
     try:
         return encode(value, kind)
     except UnsupportedType as error:

@@ -46,12 +46,14 @@ class Report:
         chosen: the ids of the job's sagas, in order.
         outcomes: the latest outcome of each saga.
         stopped: the reason for an early stop; empty if there was none.
+        letters: the reason that dead letters of its sagas may stay; empty if none may.
     """
 
     job: str
     chosen: Sequence[str]
     outcomes: dict[str, CallOutcome] = field(default_factory=dict[str, CallOutcome])
     stopped: str = ""
+    letters: str = ""
 
     def settle(self, outcome: CallOutcome) -> bool:
         """Add an outcome, and return whether it is a failure."""
@@ -62,6 +64,11 @@ class Report:
         """Return the number of sagas with this outcome."""
         # Count in a copy: the console counts while outcomes are added.
         return sum(outcome.outcome == kind for outcome in self.outcomes.copy().values())
+
+    @property
+    def done(self) -> set[str]:
+        """The ids of the sagas that the operation succeeded for."""
+        return {saga_id for saga_id, outcome in self.outcomes.copy().items() if outcome.outcome == "done"}
 
     @property
     def remaining(self) -> list[str]:

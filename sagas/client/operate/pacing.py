@@ -1,4 +1,4 @@
-"""Makes calls for many sagas: several at a time, at a limited rate, and no more if all fail."""
+"""Makes calls for many sagas: several at a time, at a limited rate, with a stop if all fail."""
 
 from __future__ import annotations
 

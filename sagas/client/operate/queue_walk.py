@@ -82,7 +82,7 @@ class QueueWalk:
             if not page:
                 return
             for message in page:
-                self._held.pop(message["MessageId"], None)  # keeps the oldest first
+                self._held.pop(message["MessageId"], None)  # added again at the end, so the oldest stay first
                 self._held[message["MessageId"]] = message["ReceiptHandle"]
             new = [message for message in page if message["MessageId"] not in self._seen]
             again = 0 if new else again + len(page)

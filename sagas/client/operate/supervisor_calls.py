@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-
-import boto3
+from typing import TYPE_CHECKING
 
 from sagas.client.endpoints import ServiceEndpoints
-from sagas.client.operate.supervisor import SupervisorClient, connect_lambda
 from sagas.client.transport import Transport
 from sagas.core.text import iso
-from sagas.engine.read.reports import RecoveryView, SweepRoundView, SweepView
 from sagas.errors import InvalidRequest, Problem, SagaError
 from sagas.operations import RECOVER
+
+if TYPE_CHECKING:
+    import boto3
+
+    from sagas.client.operate.supervisor import SupervisorClient
+    from sagas.engine.read.reports import RecoveryView, SweepRoundView, SweepView
 
 
 class SupervisorCalls:
@@ -105,6 +108,8 @@ class SupervisorCalls:
         return self._supervisor().sweeps()
 
     def _supervisor(self) -> SupervisorClient:
+        from sagas.client.operate.supervisor import SupervisorClient, connect_lambda
+
         endpoints = self._endpoints
         if not endpoints.supervisor:
             raise SagaError("this client has no name of a supervisor; use SagaClient.from_stack or SagaClient.local")

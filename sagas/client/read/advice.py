@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sagas.client.read.next_action import Do, NextAction, next_action, release_awaited
+from sagas.client.read.next_action import Do, command_of, next_action, release_awaited
+from sagas.core.events import AttentionCode
 from sagas.core.states import ENDED
 from sagas.core.text import age, ago, epoch, moment, plain, span
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 _NEXT = {
     "PENDING": "Its first step has not started yet.",
     "COMPENSATING": "Its completed steps are being undone.",
-    "DEAD_LETTERED": "The saga waits for you. `sagas {first}` continues at the failed step{second}. "
+    "DEAD_LETTERED": "The saga waits for you. `sagas retry {type} {saga_id}` continues at the failed step. "
     "`sagas compensate {type} {saga_id}` undoes the completed steps.",
     "FAILED": "Nothing has been rolled back. `sagas compensate {type} {saga_id}` undoes the completed steps. "
     "`sagas resolve {type} {saga_id} --reason ...` marks the saga as settled by hand.",
@@ -23,6 +24,8 @@ _NEXT = {
     "`sagas resolve {type} {saga_id} --reason ... --step STEP` records a step that you undid by hand.",
 }
 _STOPPED = ("DEAD_LETTERED", "COMPENSATION_FAILED")
+_UNSEEN = (AttentionCode.RECOVERY_EXHAUSTED, AttentionCode.NO_RESPONSE)
+"""Reasons for attention that neither a status nor an error shows."""
 _UNDOING = ("COMPENSATING", "COMPENSATION_FAILED")
 _UNDONE = ("COMPENSATED", "CANCELLED")
 _IN_DOUBT = (
@@ -56,10 +59,8 @@ def advice(saga: SagaView, now: float) -> list[str]:
     else:
         if saga["in_doubt"]:
             sentences.append(_IN_DOUBT.format(steps=", ".join(saga["in_doubt"]), **ids))
-        if saga["status"] in _UNDONE:
-            sentences.append(_undone(saga))
-        else:
-            sentences.append(_next(saga, now))
+        sentences.append(_undone(saga) if saga["status"] in _UNDONE else _next(saga, now))
+        sentences.append(_given_up(saga, now))
     return [plain(sentence) for sentence in sentences if sentence]
 
 
@@ -72,9 +73,19 @@ def _next(saga: SagaView, now: float) -> str:
     if status not in _NEXT or saga["breaker"]:
         return ""
     action, ids = next_action(saga, now), {"type": saga["type"], "saga_id": saga["saga_id"]}
-    if status in _STOPPED and action.do is Do.NOTHING:
+    if status in _STOPPED and action.do is Do.NOTHING and action.means:
         return action.means
-    return _NEXT[status].format(**ids, **_commands(action, **ids))
+    return _NEXT[status].format(**ids)
+
+
+def _given_up(saga: SagaView, now: float) -> str:
+    """The sentences about a saga that stalled too often, or whose function does not respond; else empty."""
+    attention = saga["attention"]
+    if attention is None or attention["code"] not in _UNSEEN:
+        return ""
+    action = next_action(saga, now)
+    commands = [command_of(do, saga["type"], saga["saga_id"], action.step) for do in (action.do, *action.others)]
+    return f"{action.means} Next: {', or '.join(f'`{command}`' for command in commands)}."
 
 
 def _purged(saga: SagaView, purged_at: str) -> list[str]:
@@ -117,15 +128,6 @@ def _pause(saga: SagaView) -> str:
     by = f" by {pause['by']}" if pause and pause["by"] else ""
     why = f" ({pause['reason']})" if pause and pause["reason"] else ""
     return f"{what} is paused{by}{why}: no further step starts until `sagas resume {what}`."
-
-
-def _commands(action: NextAction, type: str, saga_id: str) -> dict[str, str]:
-    """Return the commands that continue a saga at its failed step, the best one first."""
-    retry = f"retry {type} {saga_id}"
-    if action.do is not Do.REDRIVE:
-        return {"first": retry, "second": ""}
-    redrive = action.command(type, saga_id).removeprefix("sagas ")
-    return {"first": redrive, "second": f"; so does `sagas {retry}`, but the message stays in the queue"}
 
 
 def _undone(saga: SagaView) -> str:
@@ -208,8 +210,9 @@ def _errors(saga: SagaView) -> Iterator[str]:
         error = step["error"]
         if error is None or step["status"] == "COMPENSATED" or (cause is not None and _error(error) == _error(cause)):
             continue
-        # While the first attempt of an undo runs, the error is still that of the step.
-        undo = step["status"] in _UNDOING and _failed_attempt(step, undo=True) > 0
+        # While the first attempt of an undo runs, the error is still the step's own.
+        # Between a retry and its attempt the step is COMPLETED again.
+        undo = step["status"] in (*_UNDOING, "COMPLETED") and _failed_attempt(step, undo=True) > 0
         yield f"{'The undo of ' if undo else ''}{_failure(saga, step, error, undo=undo)}"
 
 

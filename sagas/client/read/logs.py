@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import uuid
-from typing import Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-import boto3
 from botocore.exceptions import ClientError
 
-from sagas.aws import CALLER, code_of, connect, translated
 from sagas.client.endpoints import ServiceEndpoints
 from sagas.client.transport import Transport
 from sagas.engine.clock import SystemClock
 from sagas.errors import InvalidRequest, Problem, SagaError
+
+if TYPE_CHECKING:
+    import boto3
 
 _DAY = 24 * 3600.0
 _MARGIN = 60.0
@@ -71,12 +72,16 @@ class LogCalls:
             created = (parsed.int >> 80) / 1000 - _MARGIN
             since = created if parsed.version == 7 else SystemClock().now() - _DAY
         where = {"region": self._transport.region, "endpoint_url": self._endpoints.endpoint_url}
+        from sagas.aws import CALLER, connect
+
         client = connect("logs", CALLER, session=self._session, **where)
         lines = [line for group in self._endpoints.log_groups for line in _lines(client, group, saga_id, since)]
         return sorted(lines, key=lambda line: line["at"])
 
 
 def _lines(client: Any, group: str, saga_id: str, since: float) -> list[LogLine]:
+    from sagas.aws import code_of, translated
+
     pages = client.get_paginator("filter_log_events").paginate(
         logGroupName=group, filterPattern=f'"{saga_id}"', startTime=max(0, int(since * 1000))
     )

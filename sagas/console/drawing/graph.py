@@ -18,7 +18,7 @@ class Box:
 
     Args: x, y: the upper left corner of the box.
         name: the name of the step, cut to the width.
-        status: the status of the step; for an undo, ``UNDO_`` and a word.
+        status: the step's status; for an undo, ``UNDO_`` and a status, such as ``UNDO_DONE``.
         label: the status, the number of attempts and whether it is the pivot, in words.
         undo: whether the box is that of an undo.
     """

@@ -10,13 +10,14 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from sagas.client.read.next_action import Do, NextAction, error_of, next_action, reason_of
+from sagas.client.read.next_action import Do, needed, next_action
 from sagas.console.desk import LABELS, Desk
+from sagas.core.events import AttentionCode
 
 _WAITING = 50
 _LISTED = 50
 """The page lists at most this many sagas per group."""
-_WORST = ("undo failed", "dead-lettered", "in doubt", "code gone", "failed", "recovery exhausted", "stalled")
+_WORST = (*(code.replace("_", " ") for code in AttentionCode), "worker gone")
 _NEXT = (
     "messages without a saga",
     "breaker open",
@@ -29,8 +30,10 @@ KINDS = (*_WORST, *_NEXT)
 """The kinds of problems, the worst first."""
 _LEVELS = {
     "undo failed": "bad",
+    "undo not called": "info",
     "failed": "bad",
-    "code gone": "info",
+    "code missing": "info",
+    "type changed": "info",
     "breaker open": "info",
     "waits for you": "info",
     "orphans": "info",
@@ -107,7 +110,8 @@ def groups_of(desk: Desk) -> tuple[list[Group], int]:
     """Return all groups, the worst and then the longest waiting first. Also return the number of sagas in them if there
     may be further sagas that need an operator, else 0."""
     source, now = desk.source, desk.clock()
-    (needed, more), leased, breakers, types, waiting = source.together(
+    incidents, needing, leased, breakers, types, waiting = source.together(
+        source.incidents,
         source.attention,
         source.leased,
         source.breakers,
@@ -115,61 +119,46 @@ def groups_of(desk: Desk) -> tuple[list[Group], int]:
         lambda: source.list(status="WAITING", limit=_WAITING)["sagas"],
     )
     groups = [
-        *_of_sagas(desk, needed, now),
+        *_of_sagas(desk, incidents["incidents"], needing),
         *_stalled(leased, now),
-        *_letters(desk, needed, now, more=more),
+        *_letters(desk, incidents),
         *_breakers(breakers),
         *_types(types),
         *_sweeps(desk),
         *_waiting(desk, waiting),
     ]
-    groups.sort(key=lambda group: (KINDS.index(group.kind), group.since or ""))
-    return groups, len(needed) if more else 0
+    groups.sort(key=lambda group: (KINDS.index(group.kind) if group.kind in KINDS else 0, group.since or ""))
+    return groups, sum(each["count"] for each in incidents["incidents"]) if incidents["at_least"] else 0
 
 
-def kind_of(saga: Mapping[str, Any], action: NextAction) -> str:
-    """Return the kind of problem of a saga that needs an operator."""
-    if "not called" in action.problem:
-        return "code gone"
-    if saga["status"] == "COMPENSATION_FAILED":
-        return "undo failed"
-    if saga["status"] == "DEAD_LETTERED":
-        return "dead-lettered"
-    if saga["status"] == "FAILED":
-        return "failed"
-    if action.problem.startswith("The function"):
-        return "stalled"
-    return "recovery exhausted" if action.problem.startswith("Recovery") else "in doubt"
-
-
-def _of_sagas(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]:
-    """Group the sagas of the attention list by type, step and error."""
-    found, heads = dict[tuple[str, ...], Group](), dict[str, Mapping[str, Any]]()
-    sagas = [saga for saga in needed if not saga.get("resolution")]
-    for saga in sagas:
-        action = next_action(saga, now)
-        step, kind, message = error_of(saga)
-        error = f"{kind}: {message}" if message else kind
-        title = f"{saga['type']} · {action.problem[:1].lower()}{action.problem[1:]}"
-        key = (saga["type"], kind_of(saga, action), title, error or reason_of(saga))
-        group = found.get(key)
-        if group is None:
-            group = found[key] = Group(key[1], saga["type"], title, key[3], action.means)
-            group.runbook, group.do = action.runbook, "" if action.do is Do.NOTHING else str(action.do)
-            group.label, group.others = action.title, tuple(str(do) for do in action.others if do in LABELS)
-            group.since = saga["updated_at"]
-            if error:
-                heads[group.anchor] = saga
-        group.since = min(group.since or saga["updated_at"], saga["updated_at"])
-        tried = next((each for each in saga.get("steps", ()) if each["name"] == step), None)
-        attempts = max(tried["attempts"], tried["undo_attempts"]) if tried else 0
-        group.sagas.append(_item(saga, f"attempt {attempts}" if attempts else ""))
-    # An error may contain values of the request. To redact them, read one full saga per group.
+def _of_sagas(desk: Desk, incidents: Iterable[Mapping[str, Any]], needing: Iterable[Mapping[str, Any]]) -> list[Group]:
+    """Return a group for each incident, with its sagas as far as they were read."""
+    groups, heads = list[Group](), dict[str, Mapping[str, Any]]()
+    sagas = dict[tuple[Any, ...], list[Mapping[str, Any]]]()
+    for saga in needing:
+        sagas.setdefault(_key(saga["type"], saga["attention"]), []).append(saga)
+    for incident in incidents:
+        name, matching = incident["type"], sagas.get(_key(incident["type"], incident), [])
+        action = needed(incident["code"], incident["step"], f"{name} --all")
+        title = f"{name} · {action.problem[:1].lower()}{action.problem[1:]}"
+        group = Group(incident["code"].replace("_", " "), name, title, incident["error_type"] or "", action.means)
+        group.runbook, group.do = action.runbook, "" if action.do is Do.NOTHING else str(action.do)
+        group.label, group.others = action.title, tuple(str(do) for do in action.others if do in LABELS)
+        group.since, group.more = incident["first_seen"], max(incident["count"] - len(matching), 0)
+        group.sagas = [_item(saga, "") for saga in matching]
+        groups.append(group)
+        if matching:
+            heads[group.anchor] = matching[0]
+    # An error may contain values that the request hides. One full saga per group shows which ones.
     full = desk.source.in_full([*heads.values()])
-    for group in found.values():
+    for group in groups:
         if (head := heads.get(group.anchor)) is not None:
-            group.error = desk.error(head, full.get(head["saga_id"]))
-    return found.values()
+            group.error = desk.error(head, full.get(head["saga_id"])) or head["attention"]["reason"]
+    return groups
+
+
+def _key(name: str, incident: Mapping[str, Any]) -> tuple[Any, ...]:
+    return name, incident["code"], incident["step"], incident["error_type"]
 
 
 def _item(saga: Mapping[str, Any], remark: str) -> dict[str, Any]:
@@ -184,25 +173,22 @@ def _stalled(leased: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]
         if action.do is not Do.RECOVER:
             continue
         title = f"{saga['type']} · its worker is gone"
-        group = found.setdefault(saga["type"], Group("stalled", saga["type"], title, "", action.means))
+        group = found.setdefault(saga["type"], Group("worker gone", saga["type"], title, "", action.means))
         group.do, group.label, group.others = str(Do.RECOVER), action.title, (str(Do.CANCEL),)
         group.runbook, group.since = "oldest-due-saga", saga["lease"]["expires_at"]
         group.sagas.append(_item(saga, "its lease expired"))
     return found.values()
 
 
-def _letters(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float, *, more: bool) -> Iterable[Group]:
+def _letters(desk: Desk, incidents: Mapping[str, Any]) -> Iterable[Group]:
     """Return the leftover messages in dead-letter queues, for which no saga waits."""
     waiting = dict[str, int]()
-    for saga in needed:
-        # A saga whose code is missing, or whose wait timed out, has no dead letter.
-        has_one = saga["status"] == "DEAD_LETTERED" and kind_of(saga, next_action(saga, now)) == "dead-lettered"
-        waiting[saga["type"]] = waiting.get(saga["type"], 0) + (has_one and "timed out:" not in reason_of(saga))
+    for incident in incidents["incidents"]:
+        if incident["code"] == AttentionCode.EXHAUSTED:
+            waiting[incident["type"]] = waiting.get(incident["type"], 0) + incident["count"]
     for name, count in desk.source.letters_of_all().items():
-        expected: int | None = waiting.get(name, 0)
-        if more:
-            # Only part of the list was read, so assume that each DEAD_LETTERED saga has a message.
-            expected = desk.source.dead_lettered(name)
+        # If not all incidents were counted, any DEAD_LETTERED saga may have a message.
+        expected = desk.source.dead_lettered(name) if incidents["at_least"] else waiting.get(name, 0)
         spare = 0 if expected is None else (count or 0) - expected
         if spare > 0:
             title = f"{name} · {spare} leftover dead letter{'s' * (spare > 1)}"
@@ -218,7 +204,7 @@ def _breakers(breakers: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
             continue
         title = f"{breaker['type']} · the breaker of {breaker['step']} is {breaker['state']}"
         error = f"{breaker['failures']} failures in a row"
-        means = "Sagas wait, and one attempt after the other probes the dependency. Fix what the step calls."
+        means = "Sagas wait while one attempt after the other probes the dependency. Fix what the step calls."
         group = Group("breaker open", breaker["type"], title, error, means, "breaker-opened", more=breaker["waiting"])
         group.link, group.label = "/breakers", "Show"
         yield group
@@ -232,7 +218,7 @@ def _types(types: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
             group = Group("paused", saga_type["type"], title, pause["reason"] or "")
             group.means, group.since = "No step starts until it is resumed.", pause["at"]
             if pause["starts_only"]:
-                group.means = "New sagas are refused; those in flight go on. Fix the cause, then resume."
+                group.means = "New sagas are refused; sagas in flight continue. Fix the cause, then resume."
             if pause["by"] == "auto_disable":
                 group.runbook = "type-paused"
             group.link, group.label = f"/types/{saga_type['type']}", "Show"

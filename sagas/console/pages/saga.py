@@ -24,7 +24,6 @@ _FAMILY = 100
 """A page shows at most this many sagas of a family. The list has the others."""
 _BAD = ("Failed", "Lost", "DeadLettered", "TimedOut", "Exhausted")
 _DID: Mapping[str, str] = {name: operation.verb.confirmation for name, operation in VERBS.items()} | {
-    Do.REDRIVE: "Its message is on its way back to its queue.",
     Do.RECOVER: "The supervisor checked the saga.",
     Do.SIGNAL: "The signal was accepted.",
     Do.RERUN: "This is the new saga.",

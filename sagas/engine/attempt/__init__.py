@@ -1,1 +1,1 @@
-"""One attempt of a step or undo: the claim, the call, the outcome."""
+"""An attempt of a step or undo: the claim, the call and the outcome."""

@@ -1,4 +1,4 @@
-"""One attempt of a step or undo: claim it, run it, journal and commit its outcome."""
+"""Makes one attempt of a step or undo: claims it, runs it, journals and commits its outcome."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class AttemptServices:
     """Services of an attempt.
 
     Args:
-        delay: makes a message return after some seconds if its worker dies.
-        connect: makes the clients of ``ctx.client``.
+        delay: the function that makes a message return after some seconds if its worker dies.
+        connect: the function that makes the clients of ``ctx.client``.
         goes_on: called with the message of each further step that an invocation runs.
-        callback_url: makes the URL of a public wait, from saga, id and step.
-        accept: puts a signal into the inbox, as ``sagas.store.signals.inbox.Inbox`` does.
-        gates: gates that may refuse a claim, in order.
+        callback_url: the function that makes the URL of a public wait, from saga, id and step.
+        accept: the function that puts a signal into the inbox, as ``sagas.store.signals.inbox.Inbox`` does.
+        gates: the gates that may refuse a claim, in order.
     """
 
     control: ControlItems
@@ -123,8 +123,8 @@ class Attempt:
         services: store, runner, clock.
         saga_type: the message's saga type, which has the code.
         message: the current message.
-        invocation: the invocation that handles it.
-        course: state that the steps of one invocation share.
+        invocation: the invocation that handles the message.
+        course: the state that the steps of one invocation share.
 
     ``shut`` is the gate that refused the claim, if one did.
     """
@@ -162,7 +162,8 @@ class Attempt:
         return self.complete(held, payload)
 
     def claim(self) -> SagaState | None:
-        """Lock the saga and count the attempt, without a read, unless the last commit did. A shut gate refuses this."""
+        """Lock the saga and count the attempt, without a read, unless the last commit has done so. A shut gate refuses
+        this."""
         held = self._course.take()
         if held is None:
             self.shut = shut_gate(self._services.gates, self._message)
@@ -177,7 +178,7 @@ class Attempt:
     def refuse(self, error: Exception) -> Committed | None:
         """Fail the attempt without running its code.
 
-        Returns, raises: as :meth:`run`.
+        Returns and raises the same as :meth:`run`.
         """
         held = self._take()
         return None if held is None else self.fail(held, error)
@@ -200,7 +201,7 @@ class Attempt:
     def _onward(self, state: SagaState, send: Send) -> Lease | None:
         """Return the lease for the next step, if this invocation has its code and enough time.
 
-        Each call returns the same lease: an earlier commit may have taken it although its response was lost.
+        Each call returns the same lease, because an earlier commit may have taken it although the response was lost.
         """
         if self._next is not None:
             return self._next
@@ -221,7 +222,7 @@ class Attempt:
         return self._next
 
     def _delay_until_after(self, lease_end: float) -> None:
-        """Make the message return soon after the lease expires, not at the queue's visibility timeout."""
+        """Make the message return soon after the lease expires, instead of at the queue's visibility timeout."""
         try:
             until = self._course.comes_back(lease_end)
             self._services.delay(self._message, until - self._services.clock.now())
@@ -231,9 +232,9 @@ class Attempt:
             self._services.logger.warning("the message returns only after its visibility timeout", extra=fields)
 
     def execute(self, held: SagaState) -> str | None:
-        """Run the code with its inputs; return the result as JSON text.
+        """Run the code with its inputs. Return the result as JSON text.
 
-        If the inputs cannot be read because the store stays unreachable, the attempt fails although no code ran: the
+        If the inputs cannot be read because the store stays unreachable, the attempt fails although no code ran. The
         claim has counted the attempt, and only a journaled outcome may end a claim. Code never starts after its lease
         has expired, because another worker may have started it.
         """
@@ -284,8 +285,8 @@ class Attempt:
         return payload
 
     def _inputs(self, held: SagaState) -> dict[str, Value]:
-        """Return the code's inputs by parameter. Payloads that the saga's digest proves come from the message, the
-        others from the journal, with retries while the lease lasts."""
+        """Return the code's inputs by parameter. Payloads in the message that match the saga's digest are used. All
+        others come from the journal, with retries while the lease lasts."""
         needed = inputs_needed(self._code.parameters, held)
         cached = self._course.cached(self._message.inputs, held.digest)
         missing = [seq for seq in needed.values() if seq not in cached]
@@ -326,7 +327,7 @@ class Attempt:
         write_contended(self._services.clock, partial(self._services.accept, held, index, signal, stale_after))
 
     def complete(self, held: SagaState, payload: str | None) -> Committed:
-        """Journal and commit the success; ``payload``: the result as JSON text."""
+        """Journal and commit the success. ``payload`` is the result as JSON text."""
         step, index = held.steps[self._message.index], self._message.index
         if self._message.undo:
             return self._commit(held, ev.StepCompensated(index, step.undo_attempts.made), None, {})

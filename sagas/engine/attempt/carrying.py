@@ -1,9 +1,9 @@
-"""Results in a saga's messages, which save a step the reads from the journal.
+"""Results in a saga's messages. They save reads of the journal.
 
-The journal is authoritative. The control item has a digest of the request and all results: of their numbers and hashes.
-A claim returns the digest. A message contains numbers, hashes and small payloads. Its hashes must match the digest, and
-each payload its hash. Payloads without such a proof are read from the journal. So a principal that can write to a
-queue, but not to the table, cannot forge a result.
+The journal is authoritative. The control item has a digest of the numbers and hashes of the request and all results. A
+claim returns the digest. A message contains numbers, hashes and small payloads. The hashes must match the digest, and
+each payload must match its hash. Payloads that do not match are read from the journal. So a principal that can write to
+a queue, but not to the table, cannot forge a result.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def carried(entry: Entry) -> CarriedInput:
 
 
 def digest_of(inputs: Iterable[CarriedInput]) -> str:
-    """Return the digest of these results, which are in the order of their numbers; empty if there are none."""
+    """Return the digest of results in the order of their numbers; empty if there are none."""
     digest = ""
     for carried_input in inputs:
         digest = chained(digest, carried_input.seq, carried_input.hash)

@@ -14,15 +14,15 @@ from sagas.engine.clock import Clock
 from sagas.errors import Cancelled, SagaError
 
 _CANCEL_CHECK = 4.0
-"""Seconds between two checks for a cancel; code must learn of one within five."""
+"""Seconds between two checks for a cancel: code must learn of a cancel within five seconds."""
 _CLEANUP = 3.0
 """Seconds for which an ``async`` step may clean up after its deadline."""
 _LEAST_CLEANUP = 1.0
-"""The minimum of these seconds, even if the function ends very soon."""
+"""Minimum seconds to clean up, even if the function ends very soon."""
 
 
 def _client(service: str) -> Any:
-    from sagas.aws import STEPS, connect  # imported here, so that a saga that runs in process does not load boto3
+    from sagas.aws import STEPS, connect  # imported here, so a saga that runs in process does not load boto3
 
     return connect(service, STEPS)
 
@@ -34,8 +34,8 @@ class StepContext:
     Args:
         deadline_at: epoch seconds by which the function must end; once the code has started, by which the code must
             end.
-        callback: makes the URL of a public wait; ``None`` for other steps.
-        answer: sends a signal to the step itself; ``None`` if the step waits for no signal.
+        callback: the function that makes the URL of a public wait; ``None`` for other steps.
+        answer: the function that sends a signal to the step itself; ``None`` if the step waits for no signal.
     """
 
     saga_id: str
@@ -66,7 +66,7 @@ class StepContext:
         self.deadline_at = min(self._began_at + timeout, self._ends_at)
 
     def end(self) -> None:
-        """Note the end of the code. Tasks that still run do not count towards its time."""
+        """Record that the code has ended. Tasks that still run do not count towards its time."""
         self._ended_at = self.clock.now()
 
     @property

@@ -1,6 +1,6 @@
-"""Run an ``async`` step, and cancel it when its timeout expires or its saga is cancelled.
+"""Runs an ``async`` step, and cancels it when its timeout expires or its saga is cancelled.
 
-Imported only for code that returned a coroutine, because asyncio takes a while to load.
+This module is imported only for code that returned a coroutine, because asyncio takes a while to load.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sagas.errors import SagaError
 _LOOK = 0.2
 """Seconds between two checks of the engine's clock, which the event loop does not use."""
 _LEFT = 1.0
-"""Seconds for which the tasks of a coroutine that has ended may clean up."""
+"""Seconds for which tasks may clean up after their coroutine has ended."""
 _STUCK: list[asyncio.Runner] = []
 """The event loops of coroutines that did not end. They never run again. They are kept, because a coroutine that is
 garbage-collected runs its ``finally`` blocks."""
@@ -50,8 +50,8 @@ def awaited_in_time(result: Awaitable[Any], context: StepContext) -> Any:
     if the lease is lost or the saga is cancelled, unless the code already knows. A cancel is noticed within five
     seconds, by a read every four seconds. If the coroutine handles the cancellation and returns, its result counts.
 
-    ``context`` notes when the coroutine ends. Tasks and threads that still run then do not count towards its time:
-    tasks are cancelled, threads continue.
+    ``context`` records when the coroutine ends. Tasks and threads that still run do not count towards its time: tasks
+    are cancelled, and threads continue.
     """
     runner, stuck = asyncio.Runner(), False
     runner.get_loop().set_default_executor(_Threads(thread_name_prefix="asyncio"))
@@ -83,14 +83,14 @@ async def _in_time(code: Awaitable[Any], context: StepContext) -> Any:
         elif not notified and (context.lost or (look is not None and look.done() and look.result())):
             notified = task.cancel()
         elif not notified and (look is None or look.done()) and context.cancel_check_due:
-            # In a thread, because the check sends a request and must not block the code.
+            # Check in a thread, because the check sends a request and must not block the code.
             look = loop.run_in_executor(None, lambda: context.cancelled)
     context.end()
     return task.result()
 
 
 async def _left_behind(context: StepContext) -> bool:
-    """Cancel the tasks that still run; return whether one of them did not end in time."""
+    """Cancel the tasks that still run. Return whether one of them did not end in time."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()

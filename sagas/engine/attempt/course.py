@@ -26,7 +26,7 @@ class Chain:
     """The steps whose code and undos a function may run in one invocation: those of its own queue.
 
     Args:
-        steps: their names; ``None`` for all.
+        steps: the names of the steps; ``None`` for all steps.
     """
 
     steps: frozenset[str] | None = frozenset()
@@ -52,7 +52,7 @@ UNCHAINED = Chain()
 
 @dataclass(slots=True)
 class Course:
-    """The state of an invocation that handles a message. The steps that it runs in a chain share it.
+    """The state of an invocation that handles a message. The steps that run in a chain share this state.
 
     Args:
         chain: which steps may follow each other.
@@ -77,7 +77,7 @@ class Course:
         return self.chain is not UNCHAINED
 
     def claim(self, state: SagaState, entry: Entry | None, *, adopted: bool) -> None:
-        """Note that the commit of ``entry`` has claimed the next step. ``adopted``: a predecessor wrote the entry."""
+        """Record that the commit of ``entry`` has claimed the next step. ``adopted``: a predecessor wrote the entry."""
         self._claimed = state
         if entry is not None and entry.action == "StepCompleted" and entry.payload is not None and not adopted:
             self._cached[entry.seq] = Value(entry.payload, entry.hidden)
@@ -93,8 +93,8 @@ class Course:
         return round(began + timeout + RECORDING + COMMIT_RESERVE, 3) if self.chained else math.inf
 
     def wrongly_hidden(self, lease_end: float, deadline: float) -> bool:
-        """Return whether the message would return before the lease ends, or much later. The queue, which knows only the
-        function's ``deadline``, or an earlier step has set when the message returns. Times are epoch seconds."""
+        """Return whether the message would return before the lease ends, or much later. The time of return was set by
+        an earlier step, or by the queue, which knows only the function's ``deadline``. Times are epoch seconds."""
         if self._hidden_until:
             return self._hidden_until < lease_end < math.inf
         return lease_end + _AFTER_LEASE < deadline
@@ -104,12 +104,12 @@ class Course:
         return lease_end + _AFTER_LEASE
 
     def hidden(self, until: float) -> None:
-        """Note when the message returns. ``until``: epoch seconds."""
+        """Record when the message returns. ``until``: epoch seconds."""
         self._hidden_until = until if self.chained else 0.0
 
     def cached(self, inputs: tuple[CarriedInput, ...], digest: str) -> dict[int, Value]:
         """Return the values that need no read, by entry number: at first those that the message contains and whose
-        hashes match. The caller adds the values that it reads."""
+        hashes match. The caller adds values that it had to read."""
         if not self._cached or not self.chained:
             self._cached = {0: Value(None), **proven_inputs(inputs, digest)}
         return self._cached

@@ -1,4 +1,4 @@
-"""Turn exceptions into facts: the journal entry of a failed attempt, and the time of the next attempt."""
+"""Turns exceptions into facts: the journal entry of a failed attempt, and the time of the next attempt."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SHORT_TRACE = 600
 _LONGEST_REASON = 100
 """Maximum characters of the message of a ``NotYet``, which the control item stores."""
 _MANY, _SLOW = 100, 60.0
-"""From this many polls on, they are at least this many seconds apart, unless the step asks for a steady rate."""
+"""From this many polls on, polls are at least this many seconds apart, unless the step asks for a steady rate."""
 _HELD_UP = 60.0
-"""The longest delay in seconds that queues and functions cause. A pause, an open breaker or an outage has caused a
-longer one, which does not count towards the step's poll_timeout."""
+"""The longest delay in seconds that queues and functions cause. A longer delay is due to a pause, an open breaker or an
+outage, and does not count towards the step's poll_timeout."""
 _NOT_ITS_OWN = ("sagas.", "aws_lambda_powertools.")
 
 
@@ -128,8 +128,8 @@ def undo_failure(
 
 
 def _failure(error: Exception, began: bool, redact: Callable[[str], str]) -> ev.Failure:
-    """Return the failure by the error's class. Some class names say that code did not run. If the code itself raised
-    such an error, its module is put in front."""
+    """Return the failure with the name of the error's class. Some names say that code did not run. If the code itself
+    raised such an error, the module's name is put in front."""
     failure = ev.Failure(type(error).__name__, redact(text_of(error))[:_LONGEST_MESSAGE])
     if failure.code_missing or (failure.type_changed and (began or not isinstance(error, TypeChanged))):
         failure = replace(failure, type=f"{type(error).__module__}.{failure.type}")
@@ -146,6 +146,6 @@ def _stack_trace(error: Exception, redact: Callable[[str], str], longest: int = 
 
 
 def _retry_at(retry: Retry, failures: int, clock: Clock) -> float:
-    """Return the epoch seconds of the next attempt; never 0, which means none."""
+    """Return the epoch seconds of the next attempt. The result is never 0, which would mean that there is none."""
     at = clock.now() + retry.delay(failures, clock.chance())
     return math.ceil(round(at * 1000, 2)) / 1000  # rounded first, so that a float's last bits do not add a millisecond

@@ -1,4 +1,4 @@
-"""Extend a lease while a step runs that may take longer."""
+"""Extends the lease of a running step that may take longer."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Heartbeat:
     beyond ``until``, or beyond ``act_until``, when its holder can no longer act.
 
     Args:
-        extend: extends the lease of a saga; see :meth:`sagas.store.control.control.ControlItems.extend`.
+        extend: the function that extends a lease; see :meth:`sagas.store.control.control.ControlItems.extend`.
         state: the claimed saga.
-        length: seconds a lease lasts.
+        length: seconds that a lease lasts.
         clock: the engine's clock.
         lost: called once when the lease was taken over.
-        news: returns the step's progress if it should be written with the extension.
+        news: the function that returns the step's progress if it should be written with the extension.
         extended: called with the epoch seconds at which the extended lease expires.
         until: epoch seconds after which the lease is not needed. Default: ``act_until``.
     """

@@ -20,7 +20,7 @@ from sagas.store.journal.entries import Entry, fact_of
 LARGEST_BODY = 1_000_000
 """Maximum bytes of a message's body. SQS accepts 1 MiB, including the attributes."""
 _LONGEST_PAUSE = 30.0
-"""Maximum seconds between two tries: less than the supervisor needs to find an expired lease."""
+"""Maximum seconds between two tries. The supervisor needs longer to find an expired lease."""
 
 
 def with_pending(message: Message, pending: PendingCommit) -> Message | None:
@@ -36,8 +36,8 @@ def comes_back(message: Message, clock: Clock) -> Postpone:
 
 
 def pending_fact(state: SagaState, message: Message, pending: PendingCommit) -> ev.Fact | None:
-    """Return the fact to commit; ``None`` if it no longer counts. It counts if nobody took over its lease, even an
-    expired one, and the journal has no later entry."""
+    """Return the fact to commit; ``None`` if it no longer counts. The fact counts if nobody has taken over its lease,
+    even an expired one, and the journal has no later entry."""
     step, lease = state.current, state.lease
     if step is None or lease is None or lease.owner != pending.owner:
         return None

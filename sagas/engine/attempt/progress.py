@@ -14,7 +14,7 @@ from sagas.engine.clock import Clock
 from sagas.errors import SagaError
 
 INTERVAL = 2.0
-"""Minimum seconds before the first write and between writes, so that a short step costs nothing."""
+"""Minimum seconds before the first write and between writes, so a short step causes no write."""
 _LONGEST = 200
 
 
@@ -25,7 +25,7 @@ class ProgressReport:
     thread.
 
     Args:
-        note: stores the report; see :meth:`sagas.store.control.control.ControlItems.note_progress`.
+        note: the function that stores a report; see :meth:`sagas.store.control.control.ControlItems.note_progress`.
         state: the claimed saga.
         clock: the engine's clock.
         lost: called when the lease was taken over.
@@ -63,7 +63,7 @@ class ProgressReport:
             self._thread.join()
 
     def report(self, fraction: float, message: str) -> None:
-        """Keep a report of the step; ``fraction`` is from 0 to 1."""
+        """Keep a report of the step. ``fraction`` is from 0 to 1."""
         with self._lock:
             if self._stop.is_set():
                 return
@@ -87,7 +87,7 @@ class ProgressReport:
             progress = self.take()
             if progress is None:
                 continue
-            # A failed write is forgotten: the next one may succeed.
+            # Ignore a failed write: the next write may succeed.
             with suppress(SagaError):
                 if not self._note(self._state, progress):
                     self._lost()

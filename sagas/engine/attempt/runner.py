@@ -1,4 +1,4 @@
-"""Run user code: convert its inputs and results, and handle its exceptions."""
+"""Runs user code: converts its inputs and results, and handles its exceptions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REQUEST_SEQ = 1
 """The journal entry that holds the request."""
 
 LARGEST_RESULT = 4_000_000
-"""Bytes of JSON that a step may return. Larger results would not fit into a response of the API."""
+"""A step may return this many bytes of JSON. Larger results would not fit into a response of the API."""
 
 
 class StepExited(SagaError):
@@ -77,7 +77,7 @@ def changed_children(definition: SagaDefinition, state: SagaState) -> list[str]:
 def new_instance(definition: SagaDefinition) -> Any:
     """Return the instance that the saga's ``create()`` returns. Its exceptions propagate."""
     instance: Any = definition.saga_class.create()
-    if instance is None or inspect.iscoroutine(instance):  # a missing return, or an async create()
+    if instance is None or inspect.iscoroutine(instance):  # create() lacks a return, or is async
         expected = f"it must return an instance of {definition.saga_class.__name__}"
         raise TypeError(f"create() returned {type(instance).__name__}; {expected}")
     return instance
@@ -167,7 +167,7 @@ def _written(step: StepDefinition, result: object) -> str:
 def _note_state(
     error: Exception, definition: SagaDefinition, code: StepDefinition | UndoDefinition, instance: object
 ) -> None:
-    """Add a note to an ``AttributeError``: the method that sets the missing attribute."""
+    """Add a note to an ``AttributeError`` that names the method which sets the missing attribute."""
     missing = error.__cause__ if isinstance(error, TimedOut) else error
     if isinstance(missing, AttributeError) and missing.obj is instance:
         note = note_on_instance_state(definition, code.name, missing.name or "")
@@ -178,7 +178,7 @@ def _note_state(
 def _called(
     code: StepDefinition | UndoDefinition, instance: Any, arguments: dict[str, Any], context: StepContext
 ) -> Any:
-    """Return the code's result if it came in time. A late result is refused, a late ``PermanentError`` is not."""
+    """Return the code's result if it came in time. A late result is refused, but a late ``PermanentError`` is not."""
     try:
         result = code.function(instance, **arguments)
         if inspect.isawaitable(result):
@@ -208,7 +208,7 @@ def _too_late(context: StepContext, timeout: float, end: str) -> str:
 
 
 def _not_run(value: Any) -> str:
-    """Return the type of a part of a value, such as a future, that has not run or has failed; empty without one."""
+    """Return the type of the first part of a value, such as a future, that has not run or has failed; else empty."""
     seen, remaining, futures = set[int](), [value], (Future, *_of_asyncio("Future"))
     while remaining:
         part = remaining.pop()
@@ -225,6 +225,6 @@ def _not_run(value: Any) -> str:
 
 
 def _of_asyncio(name: str) -> tuple[type[Any], ...]:
-    """Return a class of asyncio; nothing if asyncio is not imported, because then the class has no instances."""
+    """Return a class of asyncio; empty if asyncio is not imported, because the class then has no instances."""
     asyncio = sys.modules.get("asyncio")
     return () if asyncio is None else (getattr(asyncio, name),)

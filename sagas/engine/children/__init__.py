@@ -1,1 +1,1 @@
-"""Start, join and undo the children of a saga."""
+"""Starts, joins and undoes the children of a saga."""

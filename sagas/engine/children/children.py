@@ -1,4 +1,4 @@
-"""Advance a saga whose step has children: start them, join them, and have them undone.
+"""Advances a saga whose step has children: starts them, joins them, and has them undone.
 
 No lease is held while they run. A conditional update of the parent hands out positions to start. A child's id follows
 from its position, so a second start has no effect. The first slot of a child's journal decides whether the child ever
@@ -51,11 +51,11 @@ from sagas.store.journal.entries import NEVER_STARTED, Entry, hiding
 from sagas.store.outcomes import Changed, Fenced
 
 _AT_ONCE = 16
-"""How many results are read concurrently."""
+"""The number of results that are read concurrently."""
 _NAMED = 10
 """Maximum number of failed children that an error lists."""
 _ROUNDS = 20
-"""Maximum rounds of one look, which repeats while the parent has changed or there is more to do."""
+"""Maximum rounds of one look. A look is repeated while the parent has changed, or while there is more to do."""
 _TOKENS = 100_000
 """Largest random increase of the token when positions are handed out. If two looks draw the same increase, both start
 the same children, which does no harm."""
@@ -106,7 +106,7 @@ class Children:
     # Forward: start, and join.
 
     def _joined(self, state: SagaState, thorough: bool) -> bool:
-        """Start as many children as allowed, or end the step if all have ended; return whether to look again."""
+        """Start as many children as allowed, or end the step if all have ended. Return whether to look again."""
         step = state.steps[state.cursor]
         fan_out, tally = step.fan_out, self.joins.first_ends(state.saga_id, step)
         if tally.ended >= fan_out.children:
@@ -193,7 +193,7 @@ class Children:
         return {ids[saga_id]: child for saga_id, child in children.items()}
 
     def _end(self, state: SagaState, step: StepState) -> bool:
-        """Journal the children's outcome; return whether to look again."""
+        """Journal the children's outcome. Return whether to look again."""
         outcomes = self.joins.outcomes(state.saga_id, step.name, step.round, FORWARD)
         done = {position: outcome for position, outcome in outcomes.items() if outcome.how in (COMPLETED, CARRIED)}
         failed = [position for position in range(step.fan_out.children) if position not in done]
@@ -255,7 +255,7 @@ class Children:
         fact: ev.ChildrenEnded | ev.StepCompensated | ev.CompensationFailed | ev.SagaRecovered,
         context: EntryContext = _SUPERVISOR,
     ) -> bool:
-        """Journal a fact about the children; return whether this look lost a race."""
+        """Journal a fact about the children. Return whether this look lost a race."""
         step = state.steps[state.cursor]
         seen = ChildrenSeen(self.advancer.lease(), fact, step.round)
         try:
@@ -267,7 +267,7 @@ class Children:
     # Backward: close, cancel, order, and end.
 
     def _close(self, state: SagaState, step: StepState, thorough: bool) -> bool:
-        """Make all children that were handed out end: cancel those that have started, and never start the others."""
+        """Make all children that were handed out end: cancel children that have started, and never start the others."""
         ended = self.joins.outcomes(state.saga_id, step.name, step.round, FORWARD)
         remaining = [position for position in range(step.fan_out.handed_out) if position not in ended]
         existing, to_wake, closed = self._existing(state, step, remaining), list[str](), False
@@ -285,7 +285,7 @@ class Children:
         return tally.ended >= step.fan_out.handed_out
 
     def _closed(self, state: SagaState, step: StepState, position: int) -> SagaState | None:
-        """Decide that a child never starts; return the child if it has started already."""
+        """Decide that a child never starts. Return the child if it has already started."""
         parent = parent_of(state, step, position)
         saga_id, clock = child_id(state.saga_id, step.name, position, step.round), self.advancer.services.clock
         entry = Entry(
@@ -309,7 +309,7 @@ class Children:
         return self.control.get(saga_id)
 
     def _cancelled(self, child: SagaState, thorough: bool) -> bool:
-        """Set a child's cancel flag if it is going forward; return whether to wake it."""
+        """Set a child's cancel flag if the child is going forward. Return whether to wake it."""
         for _ in range(_ROUNDS):
             decision = decide(self.advancer.plan(child), child, CancelArrived(PARENT), self._now)
             if isinstance(decision.then, Refuse):
@@ -325,12 +325,12 @@ class Children:
         return False
 
     def _wake(self, saga_ids: Sequence[str], thorough: bool = False) -> None:
-        """Send messages that have these sagas looked at."""
+        """Send messages so that workers look at these sagas."""
         blocks = [list(saga_ids[first : first + BLOCK]) for first in range(0, len(saga_ids), BLOCK)]
         self.work.send_work(NOW, [SagasToAdvance(block, thorough).work() for block in blocks])
 
     def _undone(self, state: SagaState, thorough: bool) -> bool:
-        """Have the children undone, and end the undo when all children are undone; return whether to look again."""
+        """Have the children undone, and end the undo when all are undone. Return whether to look again."""
         step = state.steps[state.cursor]
         number = step.undo_attempts.made
         tally = self.joins.tally(state.saga_id, step.name, [step.round], step.fan_out.children)
@@ -373,7 +373,7 @@ class Children:
                 recorded = True
             elif child is not None:
                 ordered = child.order if child.order is not None and child.order.number >= number else None
-                if child.ended and ordered is None:  # a refusal means that the order is stored already
+                if child.ended and ordered is None:  # a refusal means that the order is already stored
                     self.control.order(child, number, self._now)
                 if thorough or (child.ended and (ordered is None or ordered.open)):
                     to_wake.append(saga_id)
@@ -401,9 +401,9 @@ def _undone_already(child: SagaState | None, number: int) -> str:
 
 
 def _failures(step: StepState, failed: Sequence[int], outcomes: dict[int, ChildOutcome]) -> str:
-    """Return the error text, which lists the failed children and how each ended."""
+    """Return the error text, which lists the failed children and the end of each."""
     ended = [position for position in failed if position in outcomes and outcomes[position].how != NEVER]
-    ended.sort(key=lambda position: (not outcomes[position].seq, position))  # failed children before cancelled ones
+    ended.sort(key=lambda position: (not outcomes[position].seq, position))  # failed before cancelled children
     listed = list[str]()
     for position in ended[:_NAMED]:
         outcome, end = outcomes[position], "failed, and so did its undo"

@@ -1,4 +1,4 @@
-"""Wake a parent after the end of a child is committed."""
+"""Wakes a parent after the end of a child was committed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from sagas.store.control.control import ControlItems
 BLOCK = 25
 """Maximum number of children that one message starts."""
 _AT_ONCE = 16
-"""How many failures above ``tolerate`` still wake the parent. At least one must, and several children may fail at once.
-Later ends, such as those of cancelled siblings, do not wake it."""
+"""This many failures above ``tolerate`` still wake the parent. At least one failure must, and several children may fail
+at once. Later ends, such as those of cancelled siblings, do not wake the parent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class JoinObserver:
     """Wakes a parent when a child's end completes the join, or makes room for more children.
 
     If two children end at once, both may wake the parent, which does no harm. If both messages are lost, the supervisor
-    does.
+    wakes it.
     """
 
     control: ControlItems
@@ -35,7 +35,7 @@ class JoinObserver:
     logger: logging.Logger
 
     def committed(self, before: SagaState, after: SagaState, fact: ev.Fact) -> None:
-        """If the saga is a child, wake its parent when that has something to do."""
+        """If the saga is a child, wake its parent if the parent has something to do."""
         ended = after.ended and (before.status is not after.status or before.order != after.order)
         if after.parent is None or not ended:
             return
@@ -72,5 +72,6 @@ class JoinObserver:
 
 
 def refill(at_once: int) -> int:
-    """Return how many places must be free before more children are started. One by one, each would cost a look."""
+    """Return the number of places that must be free before more children are started. If children started one by one,
+    each would cost a look."""
     return max(1, min(BLOCK, math.ceil(at_once / 4)))

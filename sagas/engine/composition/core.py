@@ -1,7 +1,7 @@
 """The parts that all functions share: types, store, queues, and the advancer.
 
 A function's composition is a subclass that adds the parts which this function runs. Parts are created on first use. A
-module that only few services need is imported in a property, so that other functions do not load it.
+module that only few services need is imported in a property, so other functions do not load it.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class Core:
         clock: the engine's clock.
         observer: called with every committed fact.
         logger: the engine's logger.
-        clients: makes the clients of ``ctx.client``. Default: boto3's.
+        clients: the function that makes the clients of ``ctx.client``. Default: boto3's.
         carry: whether messages contain small results.
         chain: the steps that one invocation of this function may run in a row.
         goes_on: called with the message of each further step that an invocation runs.
-        tracer: makes spans; ``None`` if nothing is traced.
+        tracer: the object that makes spans; ``None`` if nothing is traced.
         every: seconds between two runs of the supervisor.
         callbacks: makes and reads callback URLs; ``None`` if the service has none.
     """
@@ -188,7 +188,7 @@ class Core:
 
     @cached_property
     def listing(self) -> Listing:
-        """Lists of sagas. A step's function needs it only if its saga type declares ``auto_disable``."""
+        """Lists of sagas. A step's function needs this part only if its saga type declares ``auto_disable``."""
         from sagas.store.index.listing import Listing
 
         return Listing(self.tables, self.settings)

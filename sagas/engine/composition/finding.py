@@ -22,7 +22,7 @@ class Finding(Core):
 
     @cached_property
     def blueprints(self) -> Blueprints:
-        """Blueprints. Only functions that start sagas need them."""
+        """Blueprints. Only functions that start sagas need these parts."""
         from sagas.engine.start.blueprints import Blueprints
         from sagas.store.types.blueprints import BlueprintItems
 

@@ -17,7 +17,7 @@ class Running(Core):
 
     @cached_property
     def attempts(self) -> MakesAttempts:
-        """Makes the attempts, which Powertools drives, with spans if sagas are traced."""
+        """Makes attempts for Powertools to drive. If sagas are traced, attempts have spans."""
         if self.tracer is None:
             return IdempotentAttempt
         from sagas.engine.observe.tracing import traced_attempts

@@ -1,8 +1,8 @@
-"""Derive the events that a service publishes from a change of a control item, or from a journal.
+"""Derives the events that a service publishes from a change of a control item, or from a journal.
 
 A commit moves the pointer ``seq`` of the control item. So the images of the item before and after a write show what was
-committed. The journal alone does not: an entry in it may never be committed. Only a few attributes are read, so that
-this version can also publish changes made by a newer one.
+committed. The journal alone does not show that, because an entry may never be committed. Only a few attributes are
+read, so this version can also publish changes that a newer version made.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class OutboxEvent(msgspec.Struct, frozen=True):
 def events_of_change(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> list[OutboxEvent]:
     """Return the events of a write to a control item, without step events."""
     if new is None or "status" not in new or "name_shard" not in new:
-        return []  # deleted, or not a saga's item
+        return []  # the item was deleted, or is not that of a saga
     if old is None:
         return [_event("SagaStarted", new, new["created_at"]["S"])]
     events: list[OutboxEvent] = []
@@ -87,8 +87,8 @@ def committed_in(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -
 
 
 def events_of_entries(state: SagaState, entries: Sequence[Entry], since: float, *, steps: bool) -> list[OutboxEvent]:
-    """Return the events of a saga from its journal. They equal those of its commits, ids included. ``since``: epoch
-    seconds; earlier entries are skipped."""
+    """Return the events of a saga from its journal. These are the events of its commits, with the same ids. ``since``:
+    epoch seconds; earlier entries are skipped."""
     # A FAILED child does not need an operator: its parent has failed, too, or tolerates the failure.
     stuck = _STUCK if state.parent is None else [status for status in _STUCK if status != SagaStatus.FAILED]
     events: list[OutboxEvent] = []
@@ -114,7 +114,7 @@ def events_of_entries(state: SagaState, entries: Sequence[Entry], since: float, 
 
 
 def _needs_attention(state: SagaState, entry: Entry, *, changed: bool) -> bool:
-    """Whether the saga needs an operator from an entry on for another reason than its status."""
+    """Whether, from an entry on, the saga needs an operator for another reason than its status."""
     in_doubt = changed and entry.status in ENDS and entry.seq == state.seq and bool(state.in_doubt)
     overdue = entry.action == "SagaTimedOut" and "pivot" in entry.details
     unanswered = entry.action == "SagaRecovered" and bool(entry.details.get("attention"))
@@ -122,7 +122,7 @@ def _needs_attention(state: SagaState, entry: Entry, *, changed: bool) -> bool:
 
 
 def _add_wait(detail: Detail, state: SagaState, name: str, details: Mapping[str, Any]) -> None:
-    """Add what the saga waits for at a step. ``details``: those of the entry that started the wait."""
+    """Add what the saga waits for at a step. ``details`` are those of the entry that started the wait."""
     detail["step"] = name
     if kind := next((step.waits_for for step in state.steps if step.name == name), ""):
         detail["waiting_for"] = kind

@@ -1,4 +1,4 @@
-"""Spans of a saga: its messages, claims, attempts and commits. Without a tracer none of this runs.
+"""Spans of a saga: its messages, claims, attempts and commits. Without a tracer, nothing in this module runs.
 
 A saga is one trace across all its functions. The first entry and every message contain the trace context of the start.
 Each span that handles a message has this context as its parent, and the span that sent the message as a link.
@@ -41,7 +41,7 @@ class Span(Protocol):
         ...
 
     def failed(self, kind: str) -> None:
-        """Mark the span as failed. Only the error's type is noted, because the text may quote payloads."""
+        """Mark the span as failed. Only the error's type is recorded, because the text may quote payloads."""
         ...
 
 
@@ -62,7 +62,7 @@ class Tracer(Protocol):
 
         Args:
             name: the span's name. There should be few different names.
-            attributes: their names are from the semantic conventions, or start with ``sagas.``.
+            attributes: the attributes. Names are from the semantic conventions, or start with ``sagas.``.
             kind: ``internal``, ``server``, ``producer`` or ``consumer``.
             parent: headers of the parent, a span in another process; the active span by default.
             link: ``traceparent`` of the span that caused this one.
@@ -86,7 +86,8 @@ def about(message: Message) -> dict[str, str | int | bool]:
 
 @contextmanager
 def handling(message: Message, tracer: Tracer) -> Generator[None]:
-    """While a message is handled, send its saga's messages in its trace, or in the active span's if it has none."""
+    """While a message is handled, send its saga's messages in the message's trace, or else in the active span's
+    trace."""
     trace = message.trace or trace_of(tracer.headers())
     token = _AT_HAND.set((message.saga_id, trace) if trace is not None else None)
     try:
@@ -100,9 +101,9 @@ class TracedSender:
 
     Args:
         sender: the queues.
-        routes: the queues' names, for spans.
-        journal: has a saga's trace, for messages that the supervisor or an operator sends.
-        tracer: creates the spans.
+        routes: the routes, which give spans the names of queues.
+        journal: the journal, which has a saga's trace for messages that the supervisor or an operator sends.
+        tracer: the tracer that creates the spans.
     """
 
     def __init__(self, sender: MessageSender, routes: Routes, journal: Journal, tracer: Tracer) -> None:
@@ -132,7 +133,7 @@ class TracedSender:
             self._sender.send(message, delay)
 
     def send_all(self, messages: Sequence[Message]) -> None:
-        """Send messages, each with a span of its own."""
+        """Send messages, each with a separate span."""
         for message in messages:
             self.send(message)
 
@@ -158,7 +159,7 @@ def received(message: Message, queue: str) -> dict[str, str | int | bool]:
 
 
 class TracedAttempt(IdempotentAttempt):
-    """An attempt with a span each for claim, code and commit. The code's span is active while user code runs."""
+    """An attempt with separate spans for claim, code and commit. The code's span is active while user code runs."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""Pause starts of a saga type after several failed sagas in a row.
+"""Pauses starts of a saga type after several failed sagas in a row.
 
-Only failures are stored. Successes are looked up only when the failures reach the threshold, or when a caller asks how
-many there are. So a healthy type costs nothing.
+Only failures are stored. Successes are looked up only when the failures reach the threshold, or when a caller requests
+the number of failures. So a healthy type costs nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class AutoDisabler:
         streaks: the counts, shared by all execution environments.
         control: the sagas.
         listing: the sagas of a type.
-        logger, observer: notified of each type whose starts are paused.
+        logger, observer: they are notified of each type whose starts are paused.
     """
 
     registry: Registry
@@ -71,19 +71,20 @@ class AutoDisabler:
                 self.logger.warning("paused starts of the saga type because its sagas keep failing", extra=fields)
                 self.observer.paused(name)
         except SagaError as error:
-            # The failure itself has been committed already.
+            # The failure itself has already been committed.
             fields = {"saga": name, "saga_id": after.saga_id, "error": type(error).__name__}
             self.logger.warning("a failed saga was not counted", extra=fields)
 
     def paused_until(self, name: str) -> float:
-        """Return until when (epoch seconds) failures have paused starts of a type; 0 if they never have.
+        """Return the time (epoch seconds) until which failures have paused starts of a type; 0 if they never have.
 
         Each call reads the store, so no saga starts after the failure that reaches the threshold.
         """
         return self.streaks.get(name).paused_until if self._policy(name) else 0.0
 
     def streak(self, name: str, now: float) -> Streak:
-        """Return the failures of a type that count now, and until when starts are paused. ``now``: epoch seconds."""
+        """Return the failures of a type that count now, and the time until which starts are paused. ``now``: epoch
+        seconds."""
         policy = self._policy(name)
         if policy is None:
             return Streak()

@@ -1,8 +1,8 @@
-"""Circuit breakers: admit steps, and count the outcomes of attempts.
+"""Circuit breakers: admits steps, and counts the outcomes of attempts.
 
-An execution environment reads a breaker at most once a second. It writes one after a failed attempt, after a success
-that follows a failure, and around a probe. That takes at most two requests per outcome, not counting retries, and no
-request for a success that follows a success. Steps without a breaker cost nothing. Undos always pass.
+An execution environment reads a breaker at most once a second. It writes a breaker after a failed attempt, after a
+success that follows a failure, and around a probe. An outcome takes at most two requests, not counting retries. A
+success that follows a success takes none. Steps without a breaker cost nothing. Undos always pass.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _CLOCK_AND_CACHE_SLACK = GOOD_FOR + 1.5
 _QUIET = 1.0
 """Seconds after a count for which an environment collects further failures, unless they would open the breaker."""
 _LONGEST_QUIET = 60.0
-"""Upper limit of that time. It doubles with each refused count: a key takes only a thousand writes per second."""
+"""Upper limit of this time, which doubles with each refused count: a key takes only a thousand writes per second."""
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class _Cached:
 
     Args:
         state: the breaker as last read or written.
-        at: epoch seconds of that read or write; 0 if there was none.
+        at: epoch seconds of this read or write; 0 if there was none.
         uncounted: failures in this environment since its last success that the store has not counted yet.
         quiet: seconds for which failures are collected after a count.
         quiet_until: epoch seconds until which failures are collected.
@@ -104,8 +104,8 @@ class Breakers:
     def cached_until(self, message: Message) -> float:
         """Return when a message should come back if it has to wait here; see :class:`sagas.engine.gates.Gate`.
 
-        A message that may have another problem must always be handled. One that was received before may have lost its
-        worker, or may soon be dead-lettered. A redriven dead letter is recognized by its hops.
+        A message that may have another problem must always be handled. A message that was received before may have lost
+        its worker, or may soon be dead-lettered. A redriven dead letter is recognized by its hops.
         """
         limits = self._limits_for(message)
         if limits is None or message.pending_commit is not None or message.receives > 1:
@@ -135,7 +135,8 @@ class Breakers:
 
     def _wait_until(self, message: Message, deadline: float) -> float:
         """Admit a message whose step would run now, if necessary as the probe. ``deadline``: epoch seconds after which
-        the function can no longer act. Returns 0 if it is admitted, else its time of return (epoch seconds)."""
+        the function can no longer act. Returns 0 if the message is admitted, else the time of its return (epoch
+        seconds)."""
         limits = self._limits_for(message)
         if limits is None:
             return 0.0
@@ -171,7 +172,7 @@ class Breakers:
         return self._store.get_many([(saga, step.name) for saga, step in declared if step.circuit_breaker])
 
     def close(self, saga: str, step: str) -> BreakerState:
-        """Close a breaker, whatever its state; return the state it had."""
+        """Close a breaker in any state. Return the state before."""
         if self._registry.get(saga).step(step).circuit_breaker is None:
             raise NotFound(f"step {step!r} of saga {saga!r} has no circuit breaker")
         before = self._store.get(saga, step)
@@ -182,14 +183,15 @@ class Breakers:
         return before
 
     def silent_until(self, state: SagaState) -> float:
-        """Return until when the breaker of a saga's step explains that nothing happens; see
+        """Return the time until which the breaker of a saga's step may be why nothing happens; see
         :class:`sagas.engine.gates.Gate`."""
         if state.current is None or state.undoing:
             return 0.0
         return self.postponed_until(state.saga, state.current.name, state.updated_at)
 
     def postponed_until(self, saga: str, step: str, since: float) -> float:
-        """Return until when (epoch seconds) a breaker may explain that nobody has claimed a message; 0 if it does not.
+        """Return the time (epoch seconds) until which a breaker may be why no worker has claimed a message; 0 if it is
+        not.
 
         Each copy of a postponed message waits at least as many seconds as there were copies before it, even after the
         breaker has closed (see ``sagas.messaging.postponing``). The number of copies is unknown, but n copies take n**2
@@ -284,7 +286,7 @@ class Breakers:
         self._observer.breaker_opened(saga)
 
     def _learn(self, saga: str, step: str, state: BreakerState | None) -> None:
-        """Cache a breaker. ``None`` clears the cache, so that the breaker is read next time."""
+        """Cache a breaker. ``None`` clears the cache, so the breaker is read next time."""
         cached = self._all[saga, step]
         cached.state, cached.at = state or BreakerState(), self._clock.now() if state else 0.0
         if not cached.state.closed:

@@ -1,4 +1,4 @@
-"""Circuit breaker operations: list all, and close one."""
+"""Operations on circuit breakers: list all, and close one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sagas.store.control.control import ControlItems
 from sagas.store.index.listing import Listing
 
 MOST_LOOKED_AT = 1_000
-"""Maximum number of sagas in flight that are read to find those that wait."""
+"""Maximum number of sagas in flight that are read to find the waiting sagas."""
 _EVER = 10 * 365 * 86_400.0
 """Seconds within which every saga in flight will be due."""
 _A_SECOND = 20
@@ -52,12 +52,12 @@ class BreakerOperations:
         ]
 
     def close(self, saga: str, step: str, actor: str) -> BreakerView:
-        """Close a breaker, so that it blocks no saga any more.
+        """Close a breaker, so it no longer blocks sagas.
 
         Waiting sagas are sent again, twenty per second, once every environment knows that the breaker is closed. This
-        covers the first 1,000 sagas in flight, and ends after eight seconds. The others continue on their own: each
-        within the time for which the breaker was not closed, at most 15 minutes. Returns the breaker; ``waiting`` is
-        the number of sagas that were sent again.
+        covers the first 1,000 sagas in flight, and ends after eight seconds. The other sagas continue on their own.
+        Each does so within the time for which the breaker was not closed, at most 15 minutes. Returns the breaker;
+        ``waiting`` is the number of sagas that were sent again.
         """
         before = self.breakers.close(saga, step)
         waiting, more = self._waiting(set() if before.closed else {(saga, step)})

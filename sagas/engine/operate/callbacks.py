@@ -10,7 +10,7 @@ from sagas.errors import NotFound
 from sagas.store.callback_keys import CallbackKey, CallbackKeys
 
 _PURPOSE = b"lambda-sagas callback 1:"
-"""Prefix of the signed text. It prevents a signature that was made for another purpose from being a valid token."""
+"""Prefix of the signed text. With it, a signature that was made for another purpose is never a valid token."""
 _PARTS = 4
 
 
@@ -31,7 +31,7 @@ class Callbacks:
     get the same token until the key is rotated.
 
     Args:
-        base: what all URLs start with, without a slash at the end.
+        base: the start of all URLs, without a slash at the end.
         keys: the service's signing keys.
     """
 
@@ -39,7 +39,7 @@ class Callbacks:
     keys: CallbackKeys
 
     def url(self, saga: str, saga_id: str, step: str) -> str:
-        """Return the URL for signals to that step."""
+        """Return the URL for signals to this step."""
         return f"{self.base}/callbacks/{_token(CallbackTarget(saga, saga_id, step), self.keys.signing())}"
 
     def read(self, token: str) -> CallbackTarget:
@@ -53,8 +53,7 @@ class Callbacks:
         if key is None:
             raise NotFound("no such resource")
         target = CallbackTarget(*parts[:3])
-        # Compare the whole token, not only its signature: base64 can encode a text in several ways, of these one is
-        # valid.
+        # Compare the whole token, not only its signature: base64 has several encodings of a text, and one is valid.
         if not hmac.compare_digest(_token(target, key).encode(), token.encode("utf-8", "surrogatepass")):
             raise NotFound("no such resource")
         return target

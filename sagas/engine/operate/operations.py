@@ -35,7 +35,7 @@ _MOST_PROBLEMS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """Operations on single sagas. Each takes the lease before it journals."""
+    """Operations on single sagas. Each operation takes the lease before it journals."""
 
     reader: Reader
     control: ControlItems
@@ -91,7 +91,7 @@ class Operations:
         return self._operate(name, saga_id, actor, lambda lease: RetryArrived(lease, reason), {"reason": reason})
 
     def compensate(self, name: str, saga_id: str, reason: str, actor: str, *, force: bool = False) -> SagaState:
-        """Give up a saga that waits or has failed, and undo it; with ``force`` also a COMPLETED one.
+        """Give up a saga that waits or has failed, and undo it. With ``force``, a COMPLETED saga can also be undone.
 
         A saga past its pivot requires ``force`` and a ``reason``.
         """
@@ -113,7 +113,7 @@ class Operations:
         unknown = [Problem(f"$.steps[{i}]", "no such step") for i, step in enumerate(steps) if step not in names]
         if unknown:
             raise InvalidRequest("unknown steps", unknown[:_MOST_PROBLEMS])
-        # Also resolve those of the steps' children that need an operator. Their failed undos count as done by hand.
+        # Also resolve children of these steps that need an operator. Their failed undos count as done by hand.
         selected = tuple(step if step.name in steps else replace(step, fan_out=FanOut()) for step in before.steps)
         for child in self.control.get_many(children_ids(replace(before, steps=selected)), consistent=True).values():
             if child.attention and (child.ended or child.status is SagaStatus.DEAD_LETTERED):
@@ -139,7 +139,7 @@ class Operations:
                 advanced = self.advancer.advance(state, arrival(self.advancer.lease()), context)
             except Fenced:
                 continue
-            # If the commit only completed a predecessor's work, try again: the request is still to be decided.
+            # If the commit only completed a predecessor's work, try again, because the request was not decided yet.
             if not advanced.lost_race and not advanced.adopted:
                 return advanced.state
         raise Unavailable("the saga was changed by others five times in a row; try again", retry_after=1)

@@ -1,12 +1,12 @@
-"""Pause and resume a saga type, one of its steps, or a single saga: paused sagas stop before their next step.
+"""Pauses and resumes a saga type, one of its steps, or a single saga. Paused sagas stop before their next step.
 
-When a message arrives whose step would begin, it is deleted, and its saga is marked as paused: the saga moves to a
-separate key of the index of due sagas, where it becomes due only at its deadline. This uses no attempt and journals
-nothing. A resume makes each saga that has not changed due again, and sends its message again.
+When a message arrives whose step would begin, it is deleted, and its saga is marked as paused. The mark moves the saga
+to a separate key of the index of due sagas. There it only becomes due at its deadline. This uses no attempt and
+journals nothing. A resume makes each saga that has not changed due again, and sends its message again.
 
-A worker caches pauses for five seconds, so it may mark a saga whose pause has ended. It therefore checks the pause
-again afterwards, and handles the message if the pause has ended. Because the index lags, the supervisor looks for
-paused sagas for another day.
+A worker caches pauses for five seconds, so it may mark a saga whose pause has ended. So it then checks the pause again,
+and handles the message if the pause has ended. Because the index lags, the supervisor looks for paused sagas for
+another day.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BUDGET = 8.0
 SPREAD = 60.0
 """Seconds over which the supervisor spreads the messages that it sends again."""
 _MOST_SAGAS = 100
-"""Maximum number of singly paused sagas. Workers read all pauses in one item of at most 400 KB."""
+"""Maximum number of individually paused sagas. Workers read all pauses in one item of at most 400 KB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Pausing:
     ) -> None:
         """Make sagas stop before their next step, within five seconds.
 
-        A pause that exists is replaced, and keeps its start time.
+        An existing pause is replaced, but its start time is kept.
         """
         scope = self._scope(name, step, saga_id)
         if saga_id:
@@ -83,10 +83,10 @@ class Pausing:
             self._send_paused(scope)
 
     def resume(self, name: str, actor: str, *, step: str = "", saga_id: str = "") -> int:
-        """Let sagas continue, spread over time; return how many this call has sent.
+        """Let sagas continue, spread over time. Return the number of sagas that this call has sent.
 
         After 1,000 sagas or eight seconds, the supervisor sends the others. If the library had paused starts of the
-        type, they are accepted again.
+        type, starts are accepted again.
         """
         scope = self._scope(name, step, saga_id)
         if scope == Scope(name):
@@ -119,7 +119,7 @@ class Pausing:
             raise Conflict(f"the saga is {state.status.value}; only sagas in flight can be paused")
 
     def _make_room(self) -> None:
-        """If the limit of singly paused sagas is reached, delete the pauses of those that have ended."""
+        """If the limit of individually paused sagas is reached, delete the pauses of sagas that have ended."""
         on = [other for other, pause in self.pauses.all().items() if pause.on and other.saga_id]
         if len(on) < _MOST_SAGAS:
             return
@@ -152,7 +152,7 @@ class Pausing:
         return (position.saga_id for position in positions)
 
     def send(self, state: SagaState, delay: float) -> bool:
-        """Let a paused saga continue; return ``False`` if another run has done so.
+        """Let a paused saga continue. Return ``False`` if another run has done so.
 
         The saga becomes due before its message is sent, so the supervisor finds it if this process dies in between.
         ``delay``: seconds after which the message arrives.
@@ -165,7 +165,8 @@ class Pausing:
         return True
 
     def seen(self, state: SagaState) -> bool:
-        """Handle a due saga if it is paused, and let it continue if its pause has ended; return whether it was."""
+        """Handle a due saga that may be paused: let it continue if its pause has ended. Return whether it was
+        paused."""
         if not state.paused:
             return False
         if not self.pauses.holding_back(state):
@@ -175,8 +176,8 @@ class Pausing:
     def shards(self, now: float) -> dict[str, float]:
         """Return the index keys that may have paused sagas, each with a time: its sagas due by then are to be handled.
 
-        While a pause covers all sagas of a key, that time is now, which only includes sagas past their deadline.
-        Otherwise it includes all.
+        While a pause covers all sagas of a key, the time is now, so only sagas past their deadline are included.
+        Otherwise all are.
         """
         pauses = dict[str, dict[Scope, Pause]]()
         for scope, pause in self.pauses.all().items():

@@ -34,7 +34,7 @@ class Signalled:
 
     Args:
         state: the saga afterwards.
-        accepted: true if this call's signal was accepted; false if the same value had been accepted before.
+        accepted: whether this call's signal was accepted; false if the same value had been accepted before.
     """
 
     state: SagaState
@@ -67,7 +67,7 @@ class Signals:
         raise Unavailable(f"step {step} is not deployed as a wait; the saga waits for a release", retry_after=60)
 
     def send(self, name: str, saga_id: str, step: str, value: Any, actor: str) -> Signalled:
-        """Send a value to a step that waits for it now, or will."""
+        """Send a value to a step that waits for it now, or will wait for it."""
         type_ = self.step(name, saga_id, step).signal_type
         # Decode and encode the value as its type: values with and without explicit defaults are then equal.
         written = encode(decode(value, type_), type_)
@@ -96,7 +96,7 @@ class Signals:
 
     def _take(self, state: SagaState) -> SagaState:
         """Take the signal if the saga waits for it. If a worker holds the saga, that worker takes it. If the signal is
-        not taken here, a message in the queue ``now`` has another worker take it, in case the first one dies."""
+        not taken here, a message in the queue ``now`` lets another worker take it, in case the first worker dies."""
         if not _to_be_taken(state):
             return state
         try:

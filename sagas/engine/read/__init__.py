@@ -1,1 +1,1 @@
-"""Read sagas: the API's answers about them."""
+"""Reads sagas, for the API's answers about them."""

@@ -1,7 +1,8 @@
 """The API's answers about sagas, as types. The engine, the client and the OpenAPI document share these types.
 
-``overviews`` has those about saga types, breakers and numbers of sagas, ``reports`` those about the supervisor's tasks.
-Times are ISO 8601 in UTC; ``None`` means that the event has not happened. This module imports only what a client needs.
+``overviews`` has the answers about saga types, breakers and numbers of sagas, and ``reports`` those about the
+supervisor's tasks. Times are ISO 8601 in UTC; ``None`` means that the event has not happened. The title of a choice is
+its name in the OpenAPI document. This module imports only what a client needs.
 """
 
 from __future__ import annotations
@@ -10,15 +11,23 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from msgspec import Meta
 
+from sagas.core.events import AttentionCode
 from sagas.core.states import SagaStatus, StepStatus
 from sagas.store.journal.chain import Wrong
 
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Id = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
-_SagaStatus = Annotated[str, Meta(extra_json_schema={"enum": list(SagaStatus)})]
-_StepStatus = Annotated[str, Meta(extra_json_schema={"enum": list(StepStatus)})]
-_Wrong = Annotated[str, Meta(extra_json_schema={"enum": list(Wrong)})]
+Status = Annotated[str, Meta(title="SagaStatus", extra_json_schema={"enum": list(SagaStatus)})]
+_StepStatus = Annotated[str, Meta(title="StepStatus", extra_json_schema={"enum": list(StepStatus)})]
+_Wrong = Annotated[str, Meta(title="Mismatch", extra_json_schema={"enum": list(Wrong)})]
 WAITS_FOR = ("signal", "time", "children", "paused", "breaker", "backoff", "lease", "queue", "release")
+_WaitingFor = Annotated[
+    str, Meta(title="WaitingFor", extra_json_schema={"enum": ["signal", "time", "children", "retry"]})
+]
+_WaitKind = Annotated[str, Meta(title="WaitKind", extra_json_schema={"enum": list(WAITS_FOR)})]
+_LeftOut = Annotated[
+    str, Meta(title="LeftOutReason", extra_json_schema={"enum": ["too_large", "not_asked_for", "unreadable"]})
+]
 Count = Annotated[int, Meta(ge=0)]
 _Ordinal = Annotated[int, Meta(ge=1)]
 
@@ -31,7 +40,7 @@ class ErrorView(TypedDict):
 
 
 class SagaErrorView(ErrorView):
-    """The error that ended the saga's way forward, and its step."""
+    """The error that ended the saga's forward phase, and its step."""
 
     step: str | None
 
@@ -41,7 +50,7 @@ class ChildErrorView(TypedDict):
 
     position: Count
     saga_id: Id
-    status: _SagaStatus
+    status: Status
     error: ErrorView | None
 
 
@@ -76,7 +85,16 @@ class FailureView(SagaErrorView):
     undo: bool
 
 
-class AttentionView(TypedDict):
+class IncidentKey(TypedDict):
+    """What sagas that need an operator are grouped by: why they do, at which step, and the type of the error, if there
+    is one."""
+
+    code: Annotated[str, Meta(title="AttentionCode", extra_json_schema={"enum": list(AttentionCode)})]
+    step: str
+    error_type: str | None
+
+
+class AttentionView(IncidentKey):
     """Why a saga needs an operator, since when, and the error that is the cause, if there is one."""
 
     reason: str
@@ -89,8 +107,9 @@ class StepView(TypedDict):
 
     ``next_attempt_at`` is present while the step waits between two attempts. ``waiting_for`` says what a step waits
     for, and ``waits_until`` is the latest end of the wait. If ``waiting_for`` is ``retry``, the step has postponed
-    itself, and ``message`` says why. ``took`` is how many seconds the step's last attempt ran, without earlier waits
-    and without its undo. ``children`` is present if the step has children, and ``pivot`` if it is the saga's pivot.
+    itself, and ``message`` says why. ``took`` is the number of seconds that the step's last attempt ran, without
+    earlier waits and without its undo. ``children`` is present if the step has children, and ``pivot`` if it is the
+    saga's pivot.
     """
 
     name: str
@@ -102,7 +121,7 @@ class StepView(TypedDict):
     result: Any
     error: ErrorView | None
     next_attempt_at: Time | None
-    waiting_for: Annotated[str, Meta(extra_json_schema={"enum": ["signal", "time", "children", "retry"]})] | None
+    waiting_for: _WaitingFor | None
     waits_until: Time | None
     message: str | None
     children: NotRequired[ChildrenView]
@@ -144,11 +163,11 @@ class WaitingView(TypedDict):
     ``signal``, ``time``, ``children``: the step waits, ``until`` its timeout. ``paused``: ``pause`` says why.
     ``breaker``: the step's circuit breaker is open. ``backoff``: the next attempt comes at ``until``. ``lease``: a
     worker runs the saga, and its lease expires at ``until`` unless another heartbeat comes. ``queue``: the message is
-    on its way to a worker. ``release``: the deployed code does not fit ``step``; ``message`` says why. At ``until`` the
-    saga will need an operator.
+    on its way to a worker. ``release``: the deployed code does not fit ``step``; ``message`` says why. At ``until``,
+    the saga will need an operator.
     """
 
-    kind: Annotated[str, Meta(extra_json_schema={"enum": list(WAITS_FOR)})]
+    kind: _WaitKind
     until: Time | None
     step: NotRequired[str]
     message: NotRequired[str]
@@ -192,24 +211,24 @@ class LinksView(TypedDict):
 class LeftOutView(TypedDict):
     """A request or result that exists but is null in this answer.
 
-    ``path`` is its place in the answer (``$.steps[2].result``), and ``entry`` the number of its audit entry. ``object``
-    is its key if it is in the payload bucket, ``bytes`` its size if known. ``reason``: ``too_large`` if a Lambda
-    function cannot return it, ``not_asked_for`` in the answer to an operation, ``unreadable`` if it is missing or
-    changed.
+    ``path`` is the place in the answer (``$.steps[2].result``), and ``entry`` the number of the audit entry. ``object``
+    is the key in the payload bucket, if the value is there, and ``bytes`` the size, if known. ``reason``: ``too_large``
+    if a Lambda function cannot return it, ``not_asked_for`` in the answer to an operation, ``unreadable`` if it is
+    missing or changed.
     """
 
     path: str
     entry: _Ordinal
     object: str | None
     bytes: Count | None
-    reason: Annotated[str, Meta(extra_json_schema={"enum": ["too_large", "not_asked_for", "unreadable"]})]
+    reason: _LeftOut
 
 
 class Summary(TypedDict):
     """A saga in a list.
 
-    ``paused``: a pause stops the saga before its next step. ``error`` is the error that ended the saga's way forward;
-    lists have the first 200 characters of its message. ``attention`` is null unless the saga needs an operator.
+    ``paused``: a pause stops the saga before its next step. ``error`` is the error that ended the saga's forward phase.
+    Lists have the first 200 characters of its message. ``attention`` is null unless the saga needs an operator.
     ``lease`` is present while a worker holds the saga, and ``parent`` if the saga is a child. ``past_pivot`` is present
     once the saga can only go forward: it names the pivot, which has completed or may have.
     """
@@ -217,7 +236,7 @@ class Summary(TypedDict):
     saga_id: Id
     type: str
     version: str
-    status: _SagaStatus
+    status: Status
     in_doubt: list[str]
     recovery_attempts: Count
     cancel_requested_at: Time | None
@@ -244,13 +263,13 @@ class SagaView(Summary):
     """A saga with its request and its steps in order.
 
     ``result`` is null until the saga is COMPLETED. If the saga has not ended by its ``deadline``, it is cancelled; past
-    its pivot it goes on the attention list instead. ``breaker`` is null unless the saga waits for one. ``waiting`` is
-    null if the saga has ended or waits for an operator. ``pause`` is present while the saga is ``paused``. ``redacted``
-    lists the paths where ``***`` replaces a hidden value.
+    its pivot it goes on the attention list instead. ``breaker`` is null unless the saga waits for a breaker.
+    ``waiting`` is null if the saga has ended or waits for an operator. ``pause`` is present while the saga is
+    ``paused``. ``redacted`` lists the paths where ``***`` replaces a hidden value.
 
     ``purged_at`` and ``purge_reason`` are present if the saga was purged. Then request, results and errors are null.
     ``objects`` has the first S3 objects that the results named, and ``more_objects`` counts the others. The sweep of
-    the type deletes all these objects. ``left_out`` lists the request and results that this answer lacks.
+    the type deletes all these objects. ``left_out`` lists the request and results that this answer does not contain.
     """
 
     request: Any
@@ -278,13 +297,11 @@ class Page(TypedDict):
     cursor: str | None
 
 
-class IncidentView(TypedDict):
-    """Sagas that need an operator for the same reason: their ``type``, the failed ``step``, and the type of its error
-    if there is one. The first saga came onto the list at ``first_seen``, the last at ``last_seen``."""
+class IncidentView(IncidentKey):
+    """The sagas of a ``type`` that need an operator for the same reason. The first of them came onto the list at
+    ``first_seen``, the last at ``last_seen``."""
 
     type: str
-    step: str
-    error_type: str | None
     count: Count
     first_seen: Time
     last_seen: Time
@@ -307,7 +324,7 @@ class AuditEntry(TypedDict):
     action: str
     step: str | None
     attempt: _Ordinal | None
-    status: _SagaStatus
+    status: Status
     actor: str
     correlation_id: str
     trace_id: str | None
@@ -320,7 +337,7 @@ class CallbackView(TypedDict):
     type: str
     saga_id: Id
     step: str
-    status: _SagaStatus
+    status: Status
 
 
 class AuditPage(TypedDict):
@@ -344,8 +361,8 @@ class BadEntryView(TypedDict):
 class VerificationView(TypedDict):
     """Whether a saga's audit trail is unchanged.
 
-    ``entries`` is how many entries were verified. ``purged_at`` is present if the saga was purged: then only its list
-    of actions can be verified.
+    ``entries`` is the number of entries that were verified. ``purged_at`` is present if the saga was purged: then only
+    its list of actions can be verified.
     """
 
     saga_id: Id
@@ -367,7 +384,7 @@ class RefusalView(TypedDict):
 
     code: str
     message: str
-    details: list[ProblemView] | None
+    details: Annotated[list[ProblemView], Meta(min_length=1)] | None
 
 
 class ErrorAnswer(TypedDict):

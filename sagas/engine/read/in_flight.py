@@ -1,4 +1,4 @@
-"""Group a type's sagas in flight by blueprint and position, to check a release against them."""
+"""Groups a type's sagas in flight by blueprint and position, to check a release against them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sagas.store.index.listing import IndexPosition, Listing
 from sagas.store.journal.journal import Journal
 
 _PAGE = 1_000
-"""How many sagas, of all types, one page reads."""
+"""A page reads this many sagas, of all types."""
 _EXAMPLES = 3
 
 
@@ -33,7 +33,7 @@ class InFlight:
 
     def page(self, saga: str, cursor: str | None) -> InFlightView:
         """Return a page of groups of a type's sagas. Sagas that need an operator come last. The first page has all
-        blueprints of the type, the others have those of their groups. A group can be on several pages."""
+        blueprints of the type. Other pages have the blueprints of their groups. A group can be on several pages."""
         names = self.blueprints.started(saga)
         deployed = hash_of(blueprint_of(self.registry.get(saga).definition)) if saga in self.registry else None
         if deployed is None and not names:
@@ -61,7 +61,7 @@ class InFlight:
         }
 
     def _listed(self, saga: str, cursor: str | None) -> tuple[list[str], list[str], str | None]:
-        """Return the ids of sagas that may be in flight, those of sagas that need an operator, and the next cursor.
+        """Return the ids of sagas that may be in flight, the ids of sagas that need an operator, and the next cursor.
 
         In the cursor, the number of a shard precedes the position. The attention list comes after all shards.
         """
@@ -87,7 +87,7 @@ class InFlight:
 
 
 def _by_steps(state: SagaState) -> Content:
-    """Return as much of a saga's blueprint as its steps show. They do not show the types of values."""
+    """Return the part of a saga's blueprint that its steps show. Steps do not show the types of values."""
     steps = [
         {"name": step.name}
         | ({"undo": list[str]()} if step.undo else {})

@@ -7,12 +7,10 @@ from typing import Annotated, Any, NotRequired, TypedDict
 from msgspec import Meta
 
 from sagas.authoring.policies import Exhausted
-from sagas.core.states import SagaStatus
-from sagas.engine.read.answers import Count, Id, PauseView, Time
+from sagas.engine.read.answers import Count, Id, PauseView, Status, Time
 
-_BreakerState = Annotated[str, Meta(extra_json_schema={"enum": ["closed", "open", "half-open"]})]
-_Status = Annotated[str, Meta(extra_json_schema={"enum": list(SagaStatus)})]
-_Policy = Annotated[str, Meta(extra_json_schema={"enum": list(Exhausted)})]
+_BreakerState = Annotated[str, Meta(title="BreakerState", extra_json_schema={"enum": ["closed", "open", "half-open"]})]
+_Policy = Annotated[str, Meta(title="WhenExhausted", extra_json_schema={"enum": list(Exhausted)})]
 
 
 class TypeStepView(TypedDict):
@@ -71,7 +69,7 @@ class InFlightGroup(TypedDict):
     """
 
     blueprint: str
-    status: _Status
+    status: Status
     cursor: Count
     steps: str
     count: Count
@@ -83,8 +81,8 @@ class InFlightView(TypedDict):
     """``groups`` of a type's sagas that are in flight or need an operator, and the ``blueprints`` that they were
     started with, by name. ``deployed`` names the blueprint of the release that answers.
 
-    A blueprint without ``request`` replaces one that is missing or was altered. ``cursor`` fetches the next page, which
-    may have more sagas of the same groups.
+    A blueprint without ``request`` replaces a blueprint that is missing or was altered. ``cursor`` fetches the next
+    page, which may have more sagas of the same groups.
     """
 
     blueprints: dict[str, dict[str, Any]]
@@ -96,8 +94,9 @@ class InFlightView(TypedDict):
 class BreakerView(TypedDict):
     """The circuit breaker of a step.
 
-    ``failures`` counts failures in a row; if the breaker is not closed, those that opened it. ``waiting`` counts the
-    sagas that wait for it, among the thousand sagas in flight that are due first. ``more_waiting``: there may be more.
+    ``failures`` counts failures in a row or, if the breaker is not closed, the failures that opened it. ``waiting``
+    counts the sagas that wait for it, among the thousand sagas in flight that are due first. ``more_waiting``: there
+    may be more.
     """
 
     type: str
@@ -116,7 +115,7 @@ class BreakerList(TypedDict):
 
 
 class TypeStats(TypedDict):
-    """How many sagas a type has per status: those in flight now, and those that ended after ``since``.
+    """The number of sagas of a type per status: sagas in flight now, and sagas that ended after ``since``.
 
     ``at_least`` names the figures that are lower bounds: statuses, and fields of this object. Starts and ends per
     minute are averages over the last five minutes.
@@ -134,7 +133,7 @@ class TypeStats(TypedDict):
 
 
 class QueueStats(TypedDict):
-    """About how many messages the queue of these steps holds; ``None`` if the queue cannot be read."""
+    """The approximate number of messages in the queue of these steps; ``None`` if the queue cannot be read."""
 
     type: str
     steps: list[str]
@@ -142,8 +141,8 @@ class QueueStats(TypedDict):
 
 
 class StatsView(TypedDict):
-    """How many sagas there were at the time ``at``. Ended sagas count if they ended after ``since``. ``approximate``
-    says which figures are approximate, and why."""
+    """The numbers of sagas at the time ``at``. Ended sagas count if they ended after ``since``. ``approximate`` says
+    which figures are approximate, and why."""
 
     at: Time
     since: Time

@@ -1,4 +1,4 @@
-"""Read sagas: one, its audit trail, lists."""
+"""Reads sagas: a single saga, its audit trail, and lists."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ _LATEST = 4_102_444_800.0
 """The year 2100. No id is from a later time."""
 
 _LARGE_PAGE, _MOST_PAGES = 100, 20
-"""How many sagas of the attention list are read at a time to find those of one type, and how many times."""
+"""To find sagas of one type, the attention list is read in parts: the sagas per part, and the maximum number of
+parts."""
 _MOST_INCIDENTS = 5_000
 """Maximum number of sagas on the attention list that are grouped."""
 
@@ -98,7 +99,7 @@ class Reader:
         return NotFound(f"no saga with id {saga_id} (type {name})")
 
     def stored(self, name: str, saga_id: str) -> SagaState | None:
-        """Return a saga from its control item; ``None`` if it has none. :meth:`read_only` may then have it."""
+        """Return a saga from its control item; ``None`` if it has none. Then :meth:`read_only` may return the saga."""
         state = self.control.get(saga_id)
         if state is not None and state.saga != name:
             raise self._no_saga(name, saga_id)
@@ -123,15 +124,15 @@ class Reader:
         return state
 
     def show_changed(self, name: str, saga_id: str, is_current: Callable[[str], bool]) -> tuple[SagaView | None, str]:
-        """Return the saga and its ETag; no saga if the caller's ETag is still current.
+        """Return the saga and its ETag. If the caller's ETag is still current, return no saga.
 
-        A current ETag takes one read, without the journal. The ETag may be older than the view, never newer. It is
-        empty if the view can change while the control item does not.
+        If the ETag is current, only one read is needed, and none of the journal. The ETag may be older than the view,
+        never newer. The ETag is empty if the view can change while the control item does not.
         """
         state = self.stored(name, saga_id)
         steps, etag = () if state is None else state.steps, ""
         has_children = any(step.waits_for == "children" and step.fan_out.requests_seq for step in steps)
-        if state is not None and state.purge is None and not has_children:  # a view with children changes with them
+        if state is not None and state.purge is None and not has_children:  # children change the view
             breaker = None if state.current is None else self.breakers.waits_behind(state.saga, state.current.name)
             source = state, self._pause(state), breaker and breaker.open_until
             etag = sha256(repr(source).encode()).hexdigest()[:32]
@@ -140,7 +141,7 @@ class Reader:
         return self.show_stored(name, saga_id, state), etag
 
     def show(self, name: str, saga_id: str, *, payloads: bool = True) -> SagaView:
-        """Return one saga with its steps, request and results; if it was purged, without payloads."""
+        """Return one saga with its steps, request and results. A purged saga has no payloads."""
         return self.show_stored(name, saga_id, self.stored(name, saga_id), payloads=payloads)
 
     def show_stored(self, name: str, saga_id: str, state: SagaState | None, *, payloads: bool = True) -> SagaView:
@@ -177,7 +178,7 @@ class Reader:
         return view
 
     def _with_children(self, view: SagaView, state: SagaState) -> SagaView:
-        """Add the number of children, and the failed ones, to each step that waits for children."""
+        """Add the number of children, and the failed children, to each step that waits for children."""
         for step_view, step in zip(view["steps"], state.steps, strict=True):
             if step.waits_for != "children":
                 continue
@@ -403,17 +404,18 @@ class Reader:
         return matches[0]
 
     def incidents(self, name: str | None) -> IncidentList:
-        """Group the sagas that need an operator by type, step and error type. The group that has waited longest comes
-        first. Only the index is read."""
-        incidents, groups = self.listing.incidents(_MOST_INCIDENTS + 1), dict[tuple[str, str, str], IncidentView]()
+        """Group the sagas that need an operator by type, step, code and error type; the longest waiting first. Only the
+        index is read."""
+        incidents, groups = self.listing.incidents(_MOST_INCIDENTS + 1), dict[tuple[str, ...], IncidentView]()
         for incident in incidents[:_MOST_INCIDENTS]:
             if name not in (None, incident.saga):
                 continue
             group = groups.setdefault(
-                (incident.saga, incident.step, incident.error_type),
+                (incident.saga, incident.step, incident.code, incident.error_type),
                 {
                     "type": incident.saga,
                     "step": incident.step,
+                    "code": incident.code,
                     "error_type": incident.error_type or None,
                     "count": 0,
                     "first_seen": incident.at,

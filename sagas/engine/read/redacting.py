@@ -1,4 +1,4 @@
-"""Redact a saga's secret values."""
+"""Redacts a saga's secret values."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from sagas.store.journal.entries import RESULTS, Entry
 from sagas.store.journal.journal import Journal
 
 PURGED = "SagaPurged"
-"""The last action in the audit trail of a purged saga. The tombstone records it; it has no entry of its own."""
+"""The last action in the audit trail of a purged saga. The tombstone records it, so it has no separate entry."""
 
 _ENDS = {name: kind.leaves for name, kind in FACTS.items() if kind.leaves is not None}
 _GIVEN_UP = ("CompensationStarted", "SagaFailed", "StepDeadLettered")
@@ -29,15 +29,15 @@ _BACKWARD = (StepStatus.COMPENSATED, StepStatus.COMPENSATION_FAILED)
 
 @dataclass(frozen=True, slots=True)
 class ReadOnlySaga:
-    """What the journal has of a saga without a control item.
+    """A saga without a control item, as its journal shows it.
 
     Args:
         state: the saga's last state.
         entries: its audit trail. If the saga was purged, the entries lack payloads and details, and the last one is the
             purge.
-        purge: when and why the saga was purged; ``None`` if only its control item is missing.
+        purge: the time and the reason of the purge; ``None`` if only the control item is missing.
         objects: bucket and key of the first S3 objects that the results of a purged saga named.
-        more_objects: how many more objects the results named.
+        more_objects: the number of further objects that the results named.
         hidden: for a purged saga, ``request`` and the steps whose values had hidden parts.
     """
 
@@ -146,7 +146,7 @@ def _keeps_forward(entry: Entry) -> bool:
 
 
 def _runs_again(entry: Entry, following: str | None) -> bool:
-    """Whether the failed attempt of an entry was going to be retried. ``following``: the action after it."""
+    """Whether the failed attempt of an entry was going to be retried. ``following`` is the action after the entry."""
     if entry.action == "StepLost":
         return following not in _GIVEN_UP
     return entry.action == "StepFailed" and bool(entry.details.get("next_attempt_at"))
@@ -173,7 +173,7 @@ def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
     """Return a step after an entry about it."""
     status, attempt = _ENDS[entry.action], entry.attempt or 0
     if entry.action == "SagaRecoveryExhausted" and entry.status != SagaStatus.COMPENSATION_FAILED:
-        return step  # only the way forward was given up; other entries have the step's outcome
+        return step  # only going forward was given up: other entries have the step's outcome
     error: dict[str, Any] = entry.details.get("error") or {}
     if entry.action == "ChildrenEnded" and error:
         status = StepStatus.FAILED

@@ -25,7 +25,7 @@ class PurgeView(TypedDict):
     """The result of one run of purges.
 
     ``untouched`` sagas have a longer retention now, or a worker holds them. ``failed`` sagas could not be purged; the
-    log says why. There was no time for the ``remaining`` ones.
+    log says why. There was no time for the ``remaining`` sagas.
     """
 
     purged: int
@@ -42,7 +42,7 @@ class BrokenTrailView(TypedDict):
 
 
 class SampleView(TypedDict):
-    """The result of verifying a sample of audit trails; ``failed`` ones could not be read."""
+    """The result of verifying a sample of audit trails. The ``failed`` audit trails could not be read."""
 
     verified: int
     failed: int

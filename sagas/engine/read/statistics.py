@@ -1,4 +1,4 @@
-"""Count sagas by type and status, and their starts and ends per minute. The counts use indexes, never a scan.
+"""Counts sagas by type and status, and their starts and ends per minute. The counts use indexes, never a scan.
 
 Every count has a limit. If a count reaches its limit, the figure is reported as *at least*. A function environment
 caches an answer for half a minute.
@@ -29,7 +29,8 @@ DAY = 86_400.0
 _RATE = 300.0
 """Seconds over which starts and ends per minute are averaged."""
 _MOST = 1_000
-"""Limit of a count in one shard, of the sagas in flight that are read, and of the sagas that need an operator."""
+"""At most this many sagas are counted per shard. The same limit applies to reads of sagas in flight or in need of
+help."""
 _GOOD_FOR = 30.0
 """Seconds for which an answer is cached."""
 _ABOUT_QUEUES = "messages in queues: SQS counts approximately, including those in flight and delayed"
@@ -41,7 +42,7 @@ _ABOUT_INDEX = "indexes: they show a write about a second later"
 
 @dataclass(slots=True)
 class _Counted:
-    """Counts of one type; ``at_least`` names those that reached their limit."""
+    """The counts of one type. ``at_least`` names those that reached their limit."""
 
     statuses: Counter[str] = field(default_factory=Counter[str])
     at_least: set[str] = field(default_factory=set[str])
@@ -67,7 +68,7 @@ class Statistics:
     )
 
     def of(self, names: Sequence[str], since: float = 0.0) -> StatsView:
-        """Count the sagas of some types. Ended ones count from ``since`` on: epoch seconds, or 0 for the last day."""
+        """Count the sagas of some types. ``since``: epoch seconds from which ended sagas count; 0 for the last day."""
         now, key = self.clock.now(), (*names, str(since))
         cached = self._cached.get(key)
         if cached is not None and now - cached[0] < _GOOD_FOR:
@@ -129,7 +130,7 @@ class Statistics:
         return counted
 
     def _in_flight(self, names: Sequence[str], counted: dict[str, _Counted]) -> list[str]:
-        """Count the sagas in flight and those that need an operator; return notes about approximate figures."""
+        """Count the sagas in flight and the sagas that need an operator. Return notes about approximate figures."""
         ids = self.listing.in_flight(SagaStatus.RUNNING, names, _MOST)
         needing = self.listing.attention(_MOST, None)
         attention = set(needing.saga_ids)

@@ -6,9 +6,17 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sagas.core.events import GONE, DeadLetterCause
+from sagas.core.events import GONE, AttentionCode, DeadLetterCause
 from sagas.core.gates import Pause, Scope
-from sagas.core.rules import Plan, forward, misfit, needs_attention, pivot_holds
+from sagas.core.rules import (
+    Plan,
+    attention_code,
+    forward,
+    misfit,
+    needs_attention,
+    pivot_holds,
+    step_in_trouble,
+)
 from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.text import epoch, iso
 from sagas.engine.clock import claimed_at
@@ -16,7 +24,6 @@ from sagas.engine.read.answers import (
     AttentionView,
     AuditEntry,
     ErrorView,
-    FailureView,
     PauseView,
     SagaErrorView,
     SagaView,
@@ -49,7 +56,10 @@ def errors_in(state: SagaState) -> tuple[int, ...]:
 
 
 def _saga_error(state: SagaState, entries: Mapping[int, Entry], longest: int | None) -> SagaErrorView | None:
-    entry = entries.get(state.error_seq)
+    return _error_at(entries.get(state.error_seq), longest)
+
+
+def _error_at(entry: Entry | None, longest: int | None) -> SagaErrorView | None:
     error = error_view(entry)
     if entry is None or error is None:
         return None
@@ -61,13 +71,16 @@ def _attention(state: SagaState, entries: Mapping[int, Entry]) -> AttentionView 
     if not needs_attention(state):
         return None
     last = entries.get(state.seq)
-    undo = error_view(last) if last is not None and last.action == "CompensationFailed" else None
-    error: FailureView | None = None
-    if last is not None and undo is not None:
-        error = {"step": last.step, "type": undo["type"], "message": undo["message"][:_SHORT], "undo": True}
-    elif (failure := _saga_error(state, entries, _SHORT)) is not None:
-        error = {**failure, "undo": False}
-    return {"reason": _reason(state), "since": iso(state.attention), "error": error}
+    undo = last is not None and last.action == "CompensationFailed"
+    error = _error_at(last if undo else entries.get(state.error_seq), _SHORT)
+    return {
+        "code": attention_code(state).value,
+        "step": step_in_trouble(state),
+        "error_type": state.error_type or None,
+        "reason": _reason(state),
+        "since": iso(state.attention),
+        "error": error and {**error, "undo": undo},
+    }
 
 
 def summary_view(
@@ -100,7 +113,7 @@ def summary_view(
         }
     if state.past_pivot and (forward(state) or state.status in (SagaStatus.DEAD_LETTERED, SagaStatus.COMPLETED)):
         summary["past_pivot"] = state.past_pivot
-    if state.lease is not None and state.purge is None:  # a purge keeps its lease for good
+    if state.lease is not None and state.purge is None:  # a purge keeps the lease for good
         claimed, expires = _when(claimed_at(state.lease.owner)), iso(state.lease.expires_at)
         summary["lease"] = {"claimed_at": claimed, "expires_at": expires, "heartbeat_at": None}
     return summary
@@ -109,50 +122,39 @@ def summary_view(
 def _reason(state: SagaState) -> str:
     """Return a line that says why the saga needs an operator."""
     step = state.current.name if state.current else state.steps[-1].name
-    failed = [each for each in state.steps if each.status is StepStatus.COMPENSATION_FAILED]
     cure = "restore it" if state.unreadable.endswith(GONE) else "deploy code that fits"
-    if failed:
-        return _reason_of_failed_undos(state, failed, cure)
-    if state.status is SagaStatus.DEAD_LETTERED:
-        return _reason_of_stop(state, step, cure)
-    if state.status is SagaStatus.FAILED:
-        return f"step {step} failed and nothing was undone"
-    if state.overdue and forward(state):
-        return f"its deadline has passed, and {pivot_holds(state)}"
-    if state.recovery.exhausted:
-        return "it stalled too often and was given up"
-    silent = f"no response at step {step}: its function handled none of {state.unanswered} messages in a row"
-    return silent if state.unanswered else f"the outcome of {', '.join(state.in_doubt)} is unknown"
+    code = attention_code(state)
+    if code in (AttentionCode.UNDO_FAILED, AttentionCode.UNDO_NOT_CALLED):
+        return _reason_of_undos(state, cure, tried=code is AttentionCode.UNDO_FAILED)
+    children = state.current is not None and state.current.waits_for == "children"
+    called, cure = ("", "restore it") if children else (f"step {step} was not called; ", cure)
+    return {
+        AttentionCode.EXHAUSTED: f"step {step} used up its attempts; its message is in the dead-letter queue",
+        AttentionCode.CHILDREN_FAILED: f"too many children of step {step} failed; retry starts the failed ones again",
+        AttentionCode.WAIT_TIMED_OUT: f"step {step} timed out: no signal arrived in time; retry waits again",
+        AttentionCode.PIVOT_HOLDS: f"step {step} failed, and {pivot_holds(state)}; retry, or compensate with force",
+        AttentionCode.STALLED: f"step {step} stalled too often, and {pivot_holds(state)}",
+        AttentionCode.IN_DOUBT: f"the outcome of {', '.join(state.in_doubt)} is unknown",
+        AttentionCode.CODE_MISSING: f"the code of step {step} is missing: deploy it again and retry, or compensate",
+        AttentionCode.TYPE_CHANGED: f"{state.unreadable}: {called}{cure} and retry, or compensate",
+        AttentionCode.FAILED: f"step {step} failed and nothing was undone",
+        AttentionCode.RECOVERY_EXHAUSTED: "it stalled too often and was given up",
+        AttentionCode.NO_RESPONSE: f"no response at step {step}: "
+        f"its function handled none of {state.unanswered} messages in a row",
+        AttentionCode.OVERDUE: f"its deadline has passed, and {pivot_holds(state)}",
+    }[code]
 
 
-def _reason_of_failed_undos(state: SagaState, failed: Sequence[StepState], cure: str) -> str:
-    # If an undo failed without an attempt, its code is missing, or its input cannot be read.
+def _reason_of_undos(state: SagaState, cure: str, *, tried: bool) -> str:
+    failed = [step for step in state.steps if step.status is StepStatus.COMPENSATION_FAILED]
+    if tried:
+        message = f"the undo of {', '.join(step.name for step in failed)} failed"
+        has_children = any(step.waits_for == "children" for step in failed)
+        return message + ("; retry also retries those children" if has_children else "")
     untried = ", ".join(step.name for step in failed if not step.undo_attempts.used)
-    if untried and not state.recovery.exhausted:
-        if state.unreadable:
-            return f"{state.unreadable}: the undo of {untried} was not called; {cure} and retry, or undo it by hand"
-        return f"the code of the undo of {untried} is missing: deploy it again and retry, or undo it by hand"
-    message = f"the undo of {', '.join(step.name for step in failed)} failed"
-    has_children = any(step.waits_for == "children" for step in failed)
-    return message + ("; retry also retries those children" if has_children else "")
-
-
-def _reason_of_stop(state: SagaState, step: str, cure: str) -> str:
-    if state.recovery.exhausted:
-        return f"step {step} stalled too often, and {pivot_holds(state)}"
-    if state.current and state.current.timed_out:
-        if state.current.waits_for == "children" and state.unreadable:
-            return f"{state.unreadable}: restore it and retry, or compensate"
-        if state.current.waits_for == "children":
-            return f"too many children of step {step} failed; retry starts the failed ones again"
-        return f"step {step} timed out: no signal arrived in time; retry waits again"
     if state.unreadable:
-        return f"{state.unreadable}: step {step} was not called; {cure} and retry, or compensate"
-    if state.dead is None and state.past_pivot and state.error_seq != state.seq:
-        return f"step {step} failed, and {pivot_holds(state)}; retry, or compensate with force"
-    if state.dead is None:
-        return f"the code of step {step} is missing: deploy it again and retry, or compensate"
-    return f"step {step} used up its attempts; its message is in the dead-letter queue"
+        return f"{state.unreadable}: the undo of {untried} was not called; {cure} and retry, or undo it by hand"
+    return f"the code of the undo of {untried} is missing: deploy it again and retry, or undo it by hand"
 
 
 def _without_code(entry: Entry) -> bool:
@@ -174,7 +176,7 @@ def _payload(entry: Entry | None) -> Any:
 
 
 def _standing_error(past: Sequence[Entry]) -> ErrorView | None:
-    """Return a step's last error that no success followed: that of its undo, else its own."""
+    """Return the last error of a step's undo, or else of the step, if no success followed."""
     forward: Entry | None = None
     backward: Entry | None = None
     for entry in past:
@@ -196,14 +198,16 @@ def step_status(state: SagaState, index: int) -> StepStatus:
 
 
 def _since_last_wait(entries: Sequence[Entry], step: str) -> list[Entry]:
-    """Return the entries of a step from its last wait on. Older ones do not count once a retry makes it wait again."""
+    """Return the entries of a step from its last wait on. Older entries do not count once a retry makes the step wait
+    again."""
     own = [entry for entry in entries if entry.step == step]
     begun = [number for number, entry in enumerate(own) if entry.action in ("WaitStarted", "ChildrenStarted")]
     return own[begun[-1] :] if begun else own
 
 
 def _started_at(state: SagaState, step: StepState, own: Sequence[Entry], past: Sequence[Entry]) -> str | None:
-    """Return when a step began. ``own``: its entries; ``past``: those that ended an attempt, a wait or an undo."""
+    """Return when a step began. ``own`` are the step's entries, and ``past`` those that ended an attempt, a wait or an
+    undo."""
     began = next((entry for entry in own if entry.action in _BEGINNINGS), None)
     if began and (not past or began.seq < past[0].seq):
         return iso(began.at) if began.attempt is None else str(began.details.get("started_at") or iso(began.at))
@@ -215,7 +219,7 @@ def _started_at(state: SagaState, step: StepState, own: Sequence[Entry], past: S
 
 
 def _took(past: Sequence[Entry]) -> float | None:
-    """Return how many seconds a step's last attempt ran, not counting attempts of its undo."""
+    """Return the number of seconds that a step's last attempt ran, not counting attempts of its undo."""
     own = (entry for entry in reversed(past) if entry.action in ("StepFailed", "StepLost", *RESULTS))
     ran = next((entry for entry in own if "started_at" in entry.details), None)
     return None if ran is None else round(max(ran.at - epoch(str(ran.details["started_at"])), 0.0), 3)
@@ -227,7 +231,7 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
     past = [entry for entry in own if entry.action in _ENDS or _without_code(entry)]
     waiting_for = state.waiting_for if state.cursor == index else ""
     waits = state.cursor == index and not state.ended and state.lease is None
-    # A waiting step has not failed, whatever its entries say: none records that its children were started again.
+    # A waiting step has not failed, whatever its entries say: no entry records that its children were started again.
     waiting = state.status is SagaStatus.WAITING and waiting_for in ("signal", "time", "children")
     view: StepView = {
         "name": step.name,

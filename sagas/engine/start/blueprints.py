@@ -1,4 +1,4 @@
-"""Blueprints. Each is stored before the first saga that names it, and read to check a release."""
+"""Blueprints. Each blueprint is stored before the first saga that names it, and read to check a release."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class Blueprints:
         self._read = dict[str, Content]()
 
     def name(self, definition: SagaDefinition) -> str:
-        """Return the name of a type's blueprint. Before that, store it and the blueprints of the children's types."""
+        """Store a type's blueprint and the blueprints of the children's types. Return the name of the type's
+        blueprint."""
         if definition.name not in self._stored:
             types = {each.name: each for each in (definition, *definition.family) if each.name not in self._stored}
             names = self._items.names(types)
@@ -33,7 +34,7 @@ class Blueprints:
         return self._stored[definition.name]
 
     def started(self, saga: str) -> frozenset[str]:
-        """Return the names of all blueprints of a type; none if it has never had a saga."""
+        """Return the names of all blueprints of a type; empty if it has never had a saga."""
         return self._items.names([saga]).get(saga, frozenset())
 
     def read(self, saga: str, names: Iterable[str]) -> dict[str, Content]:

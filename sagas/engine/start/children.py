@@ -1,4 +1,4 @@
-"""Create sagas: the first entry, the control item, the first message."""
+"""Creates sagas: the first entry, the control item, and the first message."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ChildCreator:
         clock: the current time.
         blueprints: stores the children's blueprints.
         carry: whether first messages contain the requests.
-        headers: returns the headers of the active span; ``None`` without tracing.
+        headers: the function that returns the headers of the active span; ``None`` without tracing.
         search_keys: stores the children's search keys. ``None``: they are not stored.
     """
 
@@ -65,7 +65,7 @@ class ChildCreator:
         saga_id = child_id(parent.saga_id, parent.step, parent.position, parent.round)
         values = dict[str, str]()
         if self.search_keys is not None:
-            with suppress(InvalidRequest):  # the child starts all the same, and its first step reports the error
+            with suppress(InvalidRequest):  # the child still starts, and its first step reports the error
                 values = values_of(saga_type, request)
         more = named(values) | trace_details(self.headers)
         blueprint = self.blueprints.name(saga_type.definition)

@@ -1,4 +1,4 @@
-"""Start a saga once per idempotency key."""
+"""Starts a saga once per idempotency key."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sagas.store.types.pauses import Pauses
 from sagas.store.types.streaks import FOREVER
 
 _SURELY_SENT = 4.0
-"""Seconds after which an unclaimed saga may lack its first message. A second one does no harm."""
+"""Seconds after which an unclaimed saga may lack its first message. A second message does no harm."""
 
 
 class Paused(Unavailable):
@@ -46,8 +46,9 @@ class Started:
 
     Args:
         state: the saga; if this call created it, in its initial state.
-        entry: its first entry, with the request.
-        created: false if an earlier call with the same idempotency key started it. It may have progressed since.
+        entry: the saga's first entry, with the request.
+        created: whether this call started the saga. If not, an earlier call with the same key did, and the saga may
+            have progressed.
     """
 
     state: SagaState
@@ -155,7 +156,7 @@ class Starter:
         """Return the saga that an earlier call started. If its start was interrupted, complete it.
 
         If the first entry is a tombstone, the saga was purged. If there is a second entry but no control item, the item
-        was deleted or was lost in a restore. Neither saga may run again.
+        was deleted or was lost in a restore. In both cases, the saga must not run again.
         """
         if entry.tombstone is not None:
             return Started(entry.tombstone.state, entry, created=False)

@@ -1,5 +1,5 @@
-"""Advance one saga as far as is possible without step code: journal the pending fact, such as the end of a wait, and
-send the next message.
+"""Advances one saga as far as is possible without step code: journals the pending fact, such as the end of a wait, and
+sends the next message.
 
 The message that ends a wait comes from the queue ``now``. If it is lost, the supervisor finds the saga.
 """
@@ -53,7 +53,7 @@ class CodelessAdvancer:
         if current is None or current.ended:
             return 0.0
         if current.lease is not None and current.lease.expires_at > clock.now():
-            return current.lease.expires_at  # the holder may have died
+            return current.lease.expires_at  # the lease holder may have died
         state = in_time(self.advancer, self.control, current)
         if state is None:
             return clock.now() + _RACE

@@ -1,11 +1,11 @@
-"""Find due sagas and send them to workers. The supervisor's tick does not process sagas itself.
+"""Finds due sagas, and sends them to workers. The supervisor's tick does not process sagas itself.
 
 It sends messages with many ids each: to the queue ``now`` for waits that end soon, else to ``bulk``. Workers handle the
-messages in parallel. A saga stays in the index until it has been processed. So that no saga is sent again each minute
-while its message waits, the tick notes how far it has scanned each shard. Such a round lasts 15 minutes, or five for
-waits. When it ends, its messages expire, and sagas that are still due are sent again. A round also ends once the queue
-is empty, because every message was then handled or lost. So a lost message delays its sagas by one round at most. The
-scan positions take one write per 1,000 sagas.
+messages in parallel. A saga stays in the index until it has been processed. The tick stores how far it has scanned each
+shard, so no saga is sent again each minute while its message waits. Such a round lasts 15 minutes, or five for waits.
+When it ends, its messages expire, and sagas that are still due are sent again. A round also ends once the queue is
+empty, because every message was then handled or lost. So a lost message delays its sagas by one round at most. The scan
+positions take one write per 1,000 sagas.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sagas.store.index.listing import IndexPosition, Listing
 from sagas.store.schedule.scan_positions import ScanPosition, ScanPositions
 
 LOOK_AHEAD = 150.0
-"""Default seconds before the end of a long wait at which its message is sent, delayed by the remaining time."""
+"""The message of a long wait is sent this many seconds before the end, delayed by the remaining time."""
 _PERIODS = 2
 """The supervisor looks at least this many of its periods ahead."""
 _WAITS_ROUND = 300.0
@@ -36,13 +36,14 @@ _SETTLING = 30.0
 """Seconds after which a queue's count includes all messages that were sent."""
 _PAGE = 1_000
 _TOGETHER = 25
-"""Sagas per message. They take a few seconds, so that even the last messages keep all workers busy."""
+"""Sagas per message. A message takes only a few seconds, so even the last messages keep all workers busy."""
 _AT_ONCE = 10
 """Messages per send request."""
 
 
 def look_ahead(every: float) -> float:
-    """Return how many seconds before the end of a long wait its message is sent: at most SQS's longest delay.
+    """Return the number of seconds before the end of a long wait at which its message is sent: at most SQS's longest
+    delay.
     ``every``: seconds from one visit of the supervisor to the next."""
     return min(max(_PERIODS * every, LOOK_AHEAD), float(LONGEST_DELAY))
 
@@ -52,11 +53,12 @@ class FindReport:
     """Result of one run.
 
     Args:
-        found: how many sagas it sent.
-        messages: how many messages it sent.
-        finished: whether it sent all due sagas.
-        overdue: for how many seconds the longest overdue saga had been due when the run began; 0 if none was.
-        stranded_shards: shards in use beyond the deployed number, which was reduced. They are scanned, too.
+        found: the number of sagas that the run sent.
+        messages: the number of messages that the run sent.
+        finished: whether the run sent all due sagas.
+        overdue: seconds since the longest overdue saga became due, at the beginning of the run; 0 if no saga was due.
+        stranded_shards: shards above the deployed number, which was reduced. They are still in use, so they are
+            scanned, too.
     """
 
     found: int = 0
@@ -68,7 +70,7 @@ class FindReport:
 
 @dataclass(slots=True)
 class _Stretch:
-    """A part of a shard whose sagas are sent to a queue: those after ``after`` that are due by ``horizon``."""
+    """A part of a shard whose sagas are sent to a queue: sagas after ``after`` that are due by ``horizon``."""
 
     shard: str
     queue: str
@@ -80,7 +82,7 @@ class _Stretch:
 
 @dataclass(slots=True)
 class _Run:
-    """One run: its report, and the sagas that it has not sent yet, by queue and by when their messages expire."""
+    """A run: its report, and the sagas that it has not sent yet, by queue and by expiry of their messages."""
 
     end: float
     report: FindReport = field(default_factory=FindReport)
@@ -105,7 +107,7 @@ class Finder:
     look_ahead: float = LOOK_AHEAD
 
     def run(self, task: Literal["recover", "purge"], budget: float) -> FindReport:
-        """Send the sagas due for a task; in each shard, the longest overdue come first. ``budget``: seconds the run may
+        """Send the sagas due for a task. In each shard, the longest overdue come first. ``budget``: seconds the run may
         take. The next run handles the remaining sagas."""
         now = self.clock.now()
         run = _Run(now + budget)
@@ -156,7 +158,8 @@ class Finder:
         return run.idle[queue]
 
     def _page(self, stretch: _Stretch) -> Sequence[IndexPosition]:
-        """Take the next page of a stretch; empty at the end of the stretch, or if another run has taken the page."""
+        """Take the next page of a stretch. It is empty at the end of the stretch, or if another run has taken the
+        page."""
         if stretch.after is not None and stretch.after.sort > iso(stretch.horizon):
             return ()
         page = self.listing.due_page(stretch.shard, stretch.horizon, stretch.after, _PAGE)
@@ -171,7 +174,7 @@ class Finder:
         return page
 
     def _send(self, task: str, run: _Run, at_least: int) -> None:
-        """Send the collected sagas of each queue that has at least ``at_least`` of them."""
+        """Send the collected sagas of each queue for which at least ``at_least`` were collected."""
         for (queue, until), positions in run.unsent.items():
             if len(positions) < at_least:
                 continue

@@ -1,4 +1,4 @@
-"""Purge a saga: delete everything stored about it, for good (rule 13).
+"""Purges a saga: deletes everything stored about it, for good (rule 13).
 
 1.  *claim*: if the saga has not changed, its control item takes a lease that is never released, under a new token. From
     then on only the supervisor or an operator may continue, with the purge.
@@ -51,14 +51,14 @@ _NOT_OPEN = 1.0
 """A value for ``stale_after``. It has no effect, because the saga has ended."""
 _TRIES = 5
 _MOST_OBJECTS = 100
-"""Maximum number of objects that a tombstone names. It counts the others."""
+"""A tombstone names at most this many objects, and has the number of the others."""
 _MOST_BYTES = 50_000
-"""Maximum bytes of their buckets and keys together."""
+"""Maximum bytes of the buckets and keys of these objects together."""
 
 
 @dataclass(slots=True)
 class PurgeReport:
-    """Result of one run, by saga id.
+    """Result of one run. Lists have the ids of sagas.
 
     Args:
         purged: sagas that now have only a tombstone.
@@ -75,7 +75,7 @@ class PurgeReport:
 
 @dataclass(frozen=True, slots=True)
 class Purger:
-    """Purges sagas: those whose retention has expired, and single ones on request."""
+    """Purges sagas whose retention has expired, and single sagas on request."""
 
     control: ControlItems
     journal: Journal
@@ -113,7 +113,8 @@ class Purger:
         return report
 
     def _purged(self, position: IndexPosition) -> bool:
-        """Purge a saga whose retention has expired, or continue an interrupted purge; return whether it did."""
+        """Purge a saga whose retention has expired, or continue an interrupted purge. Return whether the saga was
+        purged."""
         state, now = self.control.get(position.saga_id), self.clock.now()
         if state is None or not state.ended:
             return False
@@ -134,7 +135,7 @@ class Purger:
         return claimed is not None
 
     def purge(self, name: str, saga_id: str, reason: str, actor: str) -> ReadOnlySaga:
-        """Purge one saga at once, unless it has been purged already. Returns what remains of it."""
+        """Purge one saga at once, unless it has already been purged. Returns it as its tombstone shows it."""
         purge = Purge(self.clock.now(), actor, reason)
         for _ in range(_TRIES):
             state = self.reader.stored(name, saga_id)
@@ -157,7 +158,8 @@ class Purger:
         raise Unavailable("the saga was changed by others five times in a row; try again", retry_after=1)
 
     def _needy(self, state: SagaState) -> SagaState | None:
-        """Return a descendant that needs an operator; ``None`` if none does. A purge includes all descendants."""
+        """Return a descendant that needs an operator; ``None`` if no descendant does. A purge includes all
+        descendants."""
         for child in self.control.get_many(children_ids(state), consistent=True).values():
             needy = child if child.attention else self._needy(child)
             if needy is not None:
@@ -167,7 +169,7 @@ class Purger:
     def _claim(self, state: SagaState, purge: Purge) -> SagaState | None:
         """Take the lease for good; return ``None`` if the saga has changed since it was read.
 
-        The digest of the results and the steps' undo flags are removed. Nothing will need them any more, and the item
+        The digest of the results and the steps' undo flags are removed. Nothing needs them any more, and so the item
         stays under a kilobyte.
         """
         lease = Lease(self.clock.new_owner(), _NEVER, _NEVER)
@@ -247,7 +249,7 @@ class Purger:
                 payload = self.journal.load(entry).payload
             except Unavailable:
                 raise
-            except SagaError:  # another purge has named its objects and deleted it, or it has become unreadable
+            except SagaError:  # deleted by another purge, or unreadable
                 continue
             view, _ = redaction.view(entry.step or "", json.loads(payload) if payload else None, entry.hidden)
             objects |= {item: None for item in objects_in(view) if HIDDEN not in item}

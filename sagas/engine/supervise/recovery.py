@@ -1,4 +1,4 @@
-"""Recover stalled sagas, which is the supervisor's main task."""
+"""Recovers stalled sagas, which is the supervisor's main task."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LONGEST_LIST = 10_000
 _LONGEST_PAUSE = 900.0
 """Maximum seconds until the next look at a saga whose message may still wait in line."""
 _NOWHERE = "~"
-"""Index position of a saga that was not found in the index. It sorts after all times."""
+"""The position of a saga that the index does not contain. It sorts after all times."""
 _LONGEST_CHILDREN = 6 * 3600.0
 """Maximum seconds until the next look at a saga that waits for its children."""
 _UNKNOWN_PAUSE = 600.0
@@ -40,17 +40,17 @@ _UNKNOWN_PAUSE = 600.0
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """Result of one run, by saga id.
+    """Result of one run. Lists have the ids of sagas.
 
     Args:
         recovered: sagas that were taken over, sent again, or given up.
         untouched: sagas that have not stalled, or that a worker or operator holds.
         failed: sagas whose recovery failed.
         remaining: due sagas that the run had no time for.
-        overdue: for how many seconds the longest overdue saga had been due when the run began; 0 if none was.
-        overdue_by_type: the same by saga type, for the sagas that the run reached.
+        overdue: seconds since the longest overdue saga became due, at the beginning of the run; 0 if no saga was due.
+        overdue_by_type: the same number by saga type, for sagas that the run reached.
         undeployed: sagas in flight whose type is not deployed.
-        by_type: how many of each type were recovered.
+        by_type: the number of recovered sagas by type.
     """
 
     recovered: list[str] = field(default_factory=list[str])
@@ -69,7 +69,7 @@ class RecoveryFilter:
 
     Args:
         name: only sagas of this type.
-        saga_id: only this saga, even if it is not due. Nothing happens unless it has stalled.
+        saga_id: only this saga, even if it is not due. Nothing happens unless this saga has stalled.
         max_attempts: only sagas that have stalled less often than this since their last progress.
     """
 
@@ -78,7 +78,7 @@ class RecoveryFilter:
     max_attempts: int | None = None
 
     def takes(self, state: SagaState | None) -> bool:
-        """Return whether a saga is among these."""
+        """Return whether the request includes a saga."""
         if state is None or self.name not in (None, state.saga):
             return False
         return self.max_attempts is None or state.recovery.attempts < self.max_attempts
@@ -104,8 +104,8 @@ class RecoveryRun:
         stale_after: float | None = None,
         name: str | None = None,
     ) -> list[SagaState]:
-        """Return sagas that are due for recovery, longest overdue first, by consistent reads. ``stale_after``: seconds
-        without a write after which a saga has stalled; by default each type's own."""
+        """Return sagas that are due for recovery, longest overdue first, by consistent reads. ``stale_after`` is the
+        number of seconds without a write after which a saga has stalled. Default: the number of each type."""
         sagas: list[SagaState] = []
         for position in self._due(_LONGEST_LIST, stale_after):
             state = self.control.get(position.saga_id)
@@ -118,7 +118,7 @@ class RecoveryRun:
         return sagas
 
     def set_recovery_attempts(self, saga_id: str, attempts: int) -> None:
-        """Set how often a saga has stalled since its last progress; 0 restores all its recovery attempts."""
+        """Set how often a saga has stalled since its last progress. 0 restores all recovery attempts."""
         for _ in range(5):
             state = self.control.get(saga_id)
             if state is None:
@@ -182,7 +182,7 @@ class RecoveryRun:
         report: RecoveryReport,
         requested: RecoveryFilter | None = None,
     ) -> bool:
-        """Recover a saga if the request includes it, and report any failure; return whether the request includes it."""
+        """Recover a saga if the request includes it, and report any failure. Return whether the request includes it."""
         try:
             if requested is not None and not requested.takes(self.control.get(position.saga_id)):
                 return False
@@ -196,8 +196,8 @@ class RecoveryRun:
         return True
 
     def _due(self, limit: int, stale_after: float | None) -> list[IndexPosition]:
-        """Return the sagas to look at. With an explicit ``stale_after`` they include sagas that become due later: the
-        index rounds ``due`` up, and sagas whose message may wait in line are due even later. Whether a saga is
+        """Return the sagas to look at. With an explicit ``stale_after``, these include sagas that become due later. The
+        index rounds ``due`` up, and a saga whose message may wait in line is due even later. Whether a saga is
         recovered depends on its own state."""
         ahead = 0.0
         if stale_after is not None:
@@ -245,10 +245,10 @@ class RecoveryRun:
             due = max(due, clock.now() + min(max(own_stale_after, quiet_for), _LONGEST_PAUSE))
         due = state.in_time(max(due, self._release_due(state)))
         if position.sort <= iso(clock.now()) and due > clock.now() and not state.ended:
-            self.control.push_due(position.saga_id, position.sort, due)  # refused if the position has changed
+            self.control.push_due(position.saga_id, position.sort, due)  # this is refused if the position has changed
 
     def _release_due(self, state: SagaState) -> float:
-        """Return when to check for a new release, if the saga waits for one; else 0."""
+        """Return when to check for a new release, if the saga waits for a release; else 0."""
         plan, now = self.advancer.plan(state), self.advancer.services.clock.now()
         return next_look(plan, state, now) if misfit(plan, state, now) and settles(plan, state, now) else 0.0
 
@@ -267,7 +267,7 @@ class RecoveryRun:
 
     def _waits_for_children(self, state: SagaState, position: IndexPosition) -> bool:
         """Wake a saga that waits for its children, less and less often, in case a message was lost. Returns whether it
-        waits for children. First the saga is made due again later, in case this message is lost, too."""
+        waits for children. Before that, the saga is made due again later, in case this message is lost, too."""
         if not state.joins or state.lease is not None or (state.cancel.at and not state.undoing):
             return False
         now, stale_after = self.advancer.services.clock.now(), self.advancer.plan(state).stale_after
@@ -277,8 +277,9 @@ class RecoveryRun:
         return True
 
     def _sent_ahead(self, state: SagaState, position: IndexPosition) -> bool:
-        """Send the message of a wait that ends soon, delayed by the remaining time; return whether nothing else is to
-        be done. First the saga is made due again later: only one run sends, and nothing is lost if it dies."""
+        """Send the message of a wait that ends soon, delayed by the remaining time. Return whether there is nothing
+        else to do. Before that, the saga is made due again later, so only one run sends, and nothing is lost if the run
+        dies."""
         now = self.advancer.services.clock.now()
         remaining = state.not_before - now
         step = state.current
@@ -290,7 +291,7 @@ class RecoveryRun:
         if ended or state.lease or state.cancel.at or (step.signalled and in_wait(state)):
             return False
         stale_after = self.advancer.plan(state).stale_after
-        past = max(stale_after, self.look_ahead)  # so that the saga is not due again before the wait ends
+        past = max(stale_after, self.look_ahead)  # with this, the saga is not due again before the wait ends
         if self.control.push_due(state.saga_id, position.sort, state.not_before + past):
             self.advancer.send_again(state, 0.0)
         return True

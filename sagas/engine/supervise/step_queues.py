@@ -1,9 +1,9 @@
-"""Judge from a step's queue and its workers what has happened to a message that no worker has claimed.
+"""Judges from a step's queue and its workers what has happened to a message that no worker has claimed.
 
 Such a message waits, is lost, or was dead-lettered because its function cannot run. SQS does not report which messages
-a queue holds, and its counts are late and incomplete. But workers handle a queue roughly in order: once they have
-handled much newer messages, this one is lost. Only a lost message is a stall. The counts prevent messages from being
-sent again while they wait in line, which would cost them their places.
+a queue holds, and its counts are late and incomplete. But workers handle a queue roughly in order. Once they have
+handled much newer messages, the message is lost. Only a lost message is a stall. The counts prevent that messages are
+sent again while they wait in line, because they would lose their places.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _WORKING = 3 * _BETWEEN_NOTES
 _COUNTED = 60.0
 """Seconds after which SQS's counts of a queue's messages are mostly right."""
 _SHARE = 10
-"""At most one in this many messages of a queue is sent again per minute, so that resends do not crowd out others."""
+"""At most one in this many messages of a queue is sent again per minute, so resends do not crowd out other messages."""
 _AT_LEAST = 100
 _RESERVED = 25
-"""How many resends a run reserves at a time."""
+"""A run reserves this many resends at a time."""
 
 
 @dataclass(slots=True)
@@ -47,12 +47,13 @@ class _Seen:
 
 
 class QueueProgress:
-    """Stores how far this environment has seen each queue get, every 30 seconds at most, and first after 30 seconds.
+    """Stores how far each queue has got, as seen by this environment: at most every 30 seconds, and first after 30
+    seconds.
 
     Args:
-        watermarks: stores the notes.
+        watermarks: the store of the notes.
         clock: the current time.
-        queue_of: maps a step to the step that names its shared queue.
+        queue_of: the function that maps a step to the step that names its shared queue.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class QueueProgress:
         self._seen: dict[tuple[str, str], _Seen] = {}
 
     def handled(self, message: Message) -> None:
-        """Note that a message was handled, with any outcome."""
+        """Record that a message was handled, with any outcome."""
         now, step = self._clock.now(), self._queue_of(message.saga, message.step)
         seen = self._seen.setdefault((message.saga, step), _Seen(now))
         seen.passed = max(seen.passed, message.sent_at)
@@ -78,14 +79,15 @@ class QueueProgress:
         seen.failing = False
 
     def failed(self, message: Message) -> None:
-        """Note that a message could not be handled."""
+        """Remember that a message of a step's queue could not be handled."""
         key = message.saga, self._queue_of(message.saga, message.step)
         self._seen.setdefault(key, _Seen(self._clock.now())).failing = True
 
 
 @dataclass(slots=True)
 class _StepQueue:
-    """A queue as a run knows it. ``waiting``: how many messages it has. ``reserved``: how many the run may resend."""
+    """A queue as a run knows it. ``waiting`` is the number of its messages, ``reserved`` the number that the run may
+    resend."""
 
     waiting: int
     watermark: Watermark
@@ -97,13 +99,13 @@ class StepQueues:
     """The queues that one run needs, each read once. Runs may be concurrent.
 
     A run also notes if a queue's workers have handled nothing for a long time. Messages that were sent to such a queue
-    may have been dead-lettered, which is not a stall. Once the workers run again, only this note shows it.
+    may have been dead-lettered, which is not a stall. Once the workers run again, only this note shows that.
 
     Args:
-        queues: counts the queues' messages.
+        queues: the queues, whose messages are counted.
         watermarks: store how far the queues have got.
         clock: the current time.
-        notes_empty: whether to note for other runs that a queue is empty, before this run's own messages fill it.
+        notes_empty: whether to record for other runs that a queue is empty, before this run's own messages fill it.
     """
 
     queues: Queues
@@ -119,7 +121,7 @@ class StepQueues:
         now, sent_at, mark = self.clock.now(), max(state.updated_at, state.not_before), queue.watermark
         passed, settled = mark.passed > sent_at + _GOOD_WHILE, mark.resumed_at + _SETTLING
         if mark.passed < sent_at and now < mark.noted_at + _WORKING:
-            return Backlog.WAITING  # whatever the count is, because the workers still handle older messages
+            return Backlog.WAITING  # the count does not matter, because the workers still handle older messages
         if not queue.waiting or sent_at + _COUNTED < mark.empty_at:
             return Backlog.LOST if passed and settled < sent_at else Backlog.UNKNOWN
         if settled > now or not passed:

@@ -1,4 +1,4 @@
-"""Verify single audit trails, or a random sample of them."""
+"""Verifies single audit trails, or a random sample of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sagas.store.outcomes import Changed
 
 _TRIES = 3
 _OLDEST = 400 * 86_400.0
-"""How many seconds a sample reaches back."""
+"""The number of seconds that a sample reaches back."""
 
 
 @dataclass(slots=True)
@@ -24,9 +24,9 @@ class SampleReport:
     """Result of verifying a sample of audit trails.
 
     Args:
-        verified: how many trails were verified, including the broken ones.
-        broken: type and id of each trail that does not match its hashes, and its first bad entry.
-        failed: how many trails could not be verified.
+        verified: the number of verified trails, including the broken trails.
+        broken: the type and id of each saga whose trail does not match its hashes, and the first bad entry.
+        failed: the number of trails that could not be verified.
     """
 
     verified: int = 0
@@ -45,7 +45,8 @@ class Verifier:
     shards: int
 
     def sample(self, size: int, budget: float) -> SampleReport:
-        """Verify random sagas of all types from the last 400 days, more of them recent. ``budget``: maximum seconds."""
+        """Verify random sagas of all types from the last 400 days. Recent sagas are more likely. ``budget``: maximum
+        seconds."""
         report, sampled_ids, end = SampleReport(), set[str](), self.clock.now() + budget
         names = [saga.definition.name for saga in self.reader.registry]
         for _ in range(size):

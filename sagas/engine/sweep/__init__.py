@@ -1,1 +1,1 @@
-"""Delete objects in S3 that sagas have left behind."""
+"""Sweeps: they delete objects in S3 that sagas have left behind."""

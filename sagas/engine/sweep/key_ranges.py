@@ -1,9 +1,10 @@
-"""Split a range of S3 keys in two, with ListObjectsV2 as the only source.
+"""Splits a range of S3 keys in two, with ListObjectsV2 as the only source.
 
-S3 only lists forward. It reports neither the number of keys nor the last key, but it returns the first key after any
+S3 lists only forward. It reports neither the number of keys nor the last key, but it returns the first key after any
 text. A saga's keys begin with its id: 32 hexadecimal digits, which sort like numbers. So numbers at growing distances
-from the beginning are tried until no key follows. That is the end of the range, and the number half-way is its middle.
-Ids derived from an idempotency key are spread evenly; the others begin with the time. So both halves have keys.
+from the beginning are tried until no key follows. The last number is the end of the range, and the number half-way is
+the middle. Ids derived from an idempotency key are spread evenly; the others begin with the time. So both halves have
+keys.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable
 
 _DIGITS = 32
 _CLOSER = 3
-"""How many requests narrow the end down, from a power of two to a sixteenth of the range."""
+"""This many requests narrow the end down, from a power of two to a sixteenth of the range."""
 
 
 def middle(first_after: Callable[[str], str | None], prefix: str, after: str, until: str) -> str | None:

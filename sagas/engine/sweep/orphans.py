@@ -1,4 +1,4 @@
-"""Decide which objects are orphans. Objects in doubt are kept."""
+"""Decides which objects are orphans. Objects in doubt are kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 _UNDONE = frozenset({SagaStatus.COMPENSATED, SagaStatus.CANCELLED, SagaStatus.COMPENSATION_FAILED})
 """Statuses of ended sagas that should leave nothing behind. COMPLETED sagas own their objects, and so do FAILED sagas,
-because nothing was undone. To have their objects deleted, compensate them."""
+because nothing was undone. Compensating a saga lets sweeps delete its objects."""
 
 _SHARE = 0.5
 """Largest plausible share of orphans on a page. Most sagas succeed, so most objects should be owned."""
@@ -28,10 +28,10 @@ _FEW = 20
 """If a page has fewer objects, its share of orphans says nothing."""
 
 _SAMPLE = {"orphans": 30, "unreferenced": 20, "unknown": 15, "foreign": 15, "errors": 20}
-"""How many keys of each kind a report lists: 100 in all."""
+"""The number of keys of each kind that a report lists, 100 in all."""
 
 _READ = 100
-"""How many journal entries are read and held at a time: the limit of one request."""
+"""The number of journal entries that are read and held at a time, which is the limit of one request."""
 
 COUNTS: tuple[str, ...] = (
     "listed", "young", "kept", "orphans", "unreferenced", "unknown", "foreign",
@@ -59,14 +59,14 @@ class SweepReport:
     Args:
         type: the saga type.
         prefix: the prefix that was swept.
-        dry_run: true if the sweep was to change nothing.
+        dry_run: whether the sweep had to change nothing.
         action: ``delete``, ``archive``, ``report``, or ``on_orphans`` if the class defines it.
         bucket: the bucket's name.
-        listed: objects that were listed. Each is of one of the next six kinds.
+        listed: objects that were listed. Each of them is of one of the next six kinds.
         young: objects younger than ``min_age``, whatever their saga.
         kept: objects that belong to their sagas.
         orphans: objects of sagas that have ended and were undone.
-        unreferenced: objects of COMPLETED sagas that neither request nor results name.
+        unreferenced: objects of COMPLETED sagas that neither the request nor the results name.
         unknown: objects of sagas that this service does not have; never touched.
         foreign: objects whose key no saga of this type has made; never touched.
         deleted: orphans and unreferenced objects that were deleted, including archived ones.
@@ -75,11 +75,11 @@ class SweepReport:
         gone: objects that another sweep had removed before.
         left: orphans and unreferenced objects that were only reported.
         errors: objects that remain because S3 or ``on_orphans`` failed.
-        sample: some keys by kind, 100 at most.
-        finished: true if the end of the prefix was reached.
+        sample: some keys by kind, at most 100.
+        finished: whether the end of the prefix was reached.
         start_after: the key after which the next run continues.
-        stopped: why the sweep stopped before it changed a page. A sweep that changes nothing only notes why, and
-            continues.
+        stopped: why the sweep stopped before it changed a page. A sweep that changes nothing only records the reason,
+            and continues.
         error: the error that ended the sweep early.
     """
 
@@ -108,7 +108,7 @@ class SweepReport:
     error: str = ""
 
     def count(self, kind: Kind, key: str) -> None:
-        """Count an object. Add its key to the sample unless the object is young or kept."""
+        """Count an object. Add an object's key to the sample unless the object is young or kept."""
         self.listed += 1
         setattr(self, kind.value, getattr(self, kind.value) + 1)
         if kind not in (Kind.KEPT, Kind.YOUNG):
@@ -174,9 +174,9 @@ class Judge:
 
     Args:
         saga: the saga type that is swept.
-        prefix: the prefix of its objects.
-        summaries: the sagas' statuses. Each is read once, and only if the saga has objects that are not young.
-        entries: the stored results of COMPLETED sagas. ``None``: all their objects are kept.
+        prefix: the prefix of the type's objects.
+        summaries: the sagas' statuses. A status is read once, and only if the saga has objects that are not young.
+        entries: the stored results of COMPLETED sagas. If ``None``, all their objects are kept.
     """
 
     saga: str
@@ -188,7 +188,7 @@ class Judge:
         self, listed: Sequence[Listed], before: float, in_time: Callable[[], bool] = lambda: True
     ) -> list[Verdict]:
         """Classify the objects of a page, in their order. If time runs out, the last ones are missing. ``before``:
-        epoch seconds. Newer objects are young. References are only checked for sagas that ended earlier."""
+        epoch seconds. Newer objects are young. References are checked only for sagas that ended earlier."""
         owners = [saga_id_of(item.key, self.prefix) for item in listed]
         saga_ids = {owner for item, owner in zip(listed, owners, strict=True) if owner and item.modified_at < before}
         summaries = self.summaries.of(saga_ids) if saga_ids else {}

@@ -1,9 +1,9 @@
-"""Find the objects that a saga's request and results name. If that is unclear, an object counts as named.
+"""Finds the objects that a saga's request and results name. If that is unclear, an object counts as named.
 
 A result may name an object by its URI, its URL, or its file name alone. The name of a folder stands for all files in
-it, and names may be assembled from parts. So a file counts as named if a text or number in request or results contains
-the file name up to its first dot, or if a text ends with the saga's folder. Case and percent-encoding make no
-difference.
+it, and names may be assembled from parts. So a file counts as named in two cases: a text or number in request or
+results contains the file name up to its first dot, or a text ends with the saga's folder. Case and percent-encoding
+make no difference.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def unnamed(
         if payload is None:  # the saga was purged in the meantime
             return set()
         for text in _texts(json.loads(payload)):
-            # The text in all the ways in which it can be written.
+            # The text, in all forms that are treated alike.
             forms = (text, unquote(text), unquote_plus(text)) if "%" in text or "+" in text else (text,)
             plain = _folded("\n".join(forms))
             if folder.search(plain):

@@ -1,4 +1,4 @@
-"""Sweep objects that sagas have left behind in S3: in scheduled rounds, or by hand from a key on.
+"""Sweeps objects that sagas have left behind in S3, in scheduled rounds, or by hand from a key on.
 
 Concurrent sweeps do no harm: each checks before it deletes, and an object that is missing already counts as deleted.
 """
@@ -32,9 +32,9 @@ class SweepRequest:
     Args:
         type: sweep only this saga type. Default: all types.
         now: sweep at once, without any effect on the scheduled round.
-        dry_run: change nothing. Has no effect on the scheduled round either.
-        force: continue however many orphans there are.
-        start_after: the key after which to begin. Only with ``now`` or ``dry_run``.
+        dry_run: change nothing. This, too, has no effect on the scheduled round.
+        force: whether to continue however many orphans there are.
+        start_after: the key after which to begin. Allowed only with ``now`` or ``dry_run``.
     """
 
     type: str | None = None
@@ -49,10 +49,10 @@ class Sweeper:
     """Sweeps the saga types that declare ``orphans``, each at its own interval.
 
     Args:
-        definitions: definitions of all deployed saga types.
+        definitions: the definitions of all deployed saga types.
         rounds: the stored progress of the schedule.
         services: the services that sweeps use.
-        send: sends a part of a round to a worker; ``None`` if there is no queue for parts.
+        send: the function that sends a part of a round to a worker; ``None`` if there is no queue for parts.
         on_round_ended: called once for each ended round.
     """
 

@@ -1,4 +1,4 @@
-"""Sweep a page: list, classify and handle up to 1,000 objects.
+"""Sweeps a page: lists, classifies and handles up to 1,000 objects.
 
 This takes one request to list, one per 100 sagas, one per 100 entries of COMPLETED sagas, and one to delete. For
 missing sagas, tombstones are read, too. Only one page is held in memory.
@@ -41,8 +41,8 @@ class SweepServices:
         entries: the sagas' requests and results.
         s3: an S3 client.
         clock: the current time.
-        logger: is passed to ``on_orphans``, and logs its failures.
-        environment: has the names of the buckets.
+        logger: the logger, which is passed to ``on_orphans`` and logs failures of this method.
+        environment: the environment variables, which name the buckets.
         connect: creates the clients of ``ctx.client``.
     """
 
@@ -68,8 +68,8 @@ class Reached:
 
     Args:
         after: the last key that the sweep has dealt with.
-        finished: true if no more keys follow in the range.
-        held: true if nothing was changed, because too many objects of the page are orphans.
+        finished: whether no more keys follow in the range.
+        held: whether nothing was changed, because too many objects of the page are orphans.
     """
 
     after: str
@@ -96,9 +96,9 @@ class PageSweep:
         services: the services that the sweep uses.
         definition: the saga type's definition.
         policy: its ``orphans``.
-        report: the sweep adds its counts here. It has the ``dry_run`` flag.
+        report: the report to which the sweep adds its counts. It has the ``dry_run`` flag.
         deadline: epoch seconds at which to stop.
-        force: continue however many orphans there are.
+        force: whether to continue however many orphans there are.
 
     Raises:
         SagaError: the environment does not name a bucket, or the archive is among the objects to sweep.
@@ -142,7 +142,7 @@ class PageSweep:
         return self._services.clock.now() < self.deadline
 
     def page(self, after: str, until: str = "") -> Reached:
-        """Sweep the page after a key. The report only counts objects up to the returned key."""
+        """Sweep the page after a key. The report counts only objects up to the returned key."""
         page = self.objects.page(self._definition.prefix, after)
         listed = [item for item in page.objects if not until or item.key <= until]
         last = page.last or len(listed) < len(page.objects) or not page.objects

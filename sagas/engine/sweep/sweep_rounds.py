@@ -1,10 +1,10 @@
-"""Sweep a saga type's prefix in scheduled rounds. A round consists of parts.
+"""Sweeps a saga type's prefix in scheduled rounds. A round consists of parts.
 
-Each part is a range of keys, and the first part has them all. Every few pages, a part's worker splits the remaining
-range in two, unless too many parts are open. So many workers soon share the round, however the keys are spread. Parts
-are sent as messages. A worker that runs out of time sends its part again. If a message is lost, the next tick sends
-another, because the part is neither done nor claimed. If a message is delivered twice, the second worker sees the
-claim. Without a queue, the tick itself sweeps one part after the other, and splits none.
+Each part is a range of keys. A round begins with one part that contains all keys. Every few pages, a part's worker
+splits the remaining range in two, unless too many parts are open. So many workers soon share the round, however the
+keys are spread. Parts are sent as messages. A worker that runs out of time sends its part again. If a message is lost,
+the next tick sends another, because the part is neither done nor claimed. If a message is delivered twice, the second
+worker sees the claim. Without a queue, the tick itself sweeps one part after the other, and splits no part.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from sagas.store.schedule.sweep_rounds import RoundPart, SweepRounds
 MOST_OPEN = 16
 """Maximum number of open parts. More would slow down other users of S3 and of the tables."""
 _MOST_PARTS = 256
-"""Maximum parts per round. Their items are stored for good, and the next round reuses them."""
+"""Maximum parts per round. The items of parts are stored for good, and the next round reuses them."""
 _SPLIT_AFTER = 4
 """Pages after which the remaining range of a part is split. A smaller part is not worth a message."""
 _SLACK = 300.0
-"""Seconds by which a round may begin early. Without them, a sweep every six hours would often begin a tick too late."""
+"""Seconds by which a round may begin early. Otherwise a sweep every six hours would often begin a tick too late."""
 _SKEW = 1.0
 """Seconds by which clocks of different machines may differ."""
 _TRIES, _PAUSE = 5, 0.2
@@ -52,7 +52,7 @@ class EndedRound:
         saga: the saga type.
         round: the number of the round, from 1.
         parts: the number of its parts.
-        seconds: how long the round took.
+        seconds: the duration of the round in seconds.
         counts: the counters of ``SweepReport``, by name.
     """
 
@@ -68,11 +68,11 @@ class RoundSweep:
     """Sweeps one saga type in rounds.
 
     Args:
-        services: the services that it uses.
+        services: the services that the sweep uses.
         rounds: the stored progress of rounds.
         definition: the saga type's definition.
         policy: its ``orphans``.
-        send: sends a part to a worker; ``None`` if there is no queue for parts.
+        send: the function that sends a part to a worker; ``None`` if there is no queue for parts.
         on_round_ended: called once for each ended round.
     """
 
@@ -84,8 +84,8 @@ class RoundSweep:
     on_round_ended: Callable[[EndedRound], None] = lambda ended: None
 
     def tick(self, deadline: float, report: SweepReport) -> bool:
-        """Begin a round if one is due, and send or sweep the parts that nobody holds. ``deadline``: epoch seconds at
-        which to stop. Returns whether a round was due or in progress."""
+        """Begin a round if a round is due, and send or sweep the parts that nobody holds. ``deadline``: epoch seconds
+        at which to stop. Returns whether a round was due or in progress."""
         now, current = self.services.clock.now(), self.rounds.get(self.definition.name)
         if not current.under_way:
             if now < current.began_at + self.policy.every.total_seconds() - _SLACK:
@@ -130,7 +130,7 @@ class RoundSweep:
         return False
 
     def _end(self, number: int) -> bool:
-        """End a round if all its parts are done; return whether it has ended."""
+        """End a round if all its parts are done. Return whether it has ended."""
         current = self.rounds.get(self.definition.name)
         if current.number != number or not current.under_way:
             return True
@@ -155,9 +155,10 @@ class _PartWork:
         self._before = {name: part.sums.get(name, 0) - counted[name] for name in COUNTS}
 
     def pages(self, deadline: float) -> bool:
-        """Sweep page after page, from the part's last key on; return whether to continue with the part.
+        """Sweep page after page, from the part's last key on. Return whether to continue with the part.
 
-        The counts of a page are written together with its last key. If that is refused, another worker has the part.
+        The counts of a page are written together with its last key. If this write is refused, another worker has the
+        part.
         """
         sweep, report, rounds = self._sweep, self._report, self._sweep.rounds
         report.start_after, report.finished = self.part.after, False
@@ -183,7 +184,7 @@ class _PartWork:
         return True
 
     def _finished(self, part: RoundPart) -> bool:
-        """Record that the part is done; return whether that succeeded. Retries while others write the round."""
+        """Record that the part is done. Return whether that succeeded. Retries while others write the round."""
         clock = self._sweep.services.clock
         for _ in range(_TRIES):
             with suppress(Unavailable):

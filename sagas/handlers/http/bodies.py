@@ -1,4 +1,4 @@
-"""Read and describe the bodies of operations. Their classes are in ``sagas/operations.py``."""
+"""Reads and describes the bodies of operations. Their classes are in ``sagas/operations.py``."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ _ABSENT, _ON, _OFF = {"enum": [None]}, {"enum": [True]}, {"enum": [False]}
 _WHOLE, _ONE_STEP, _ONE_SAGA = {"step": _ABSENT, "saga_id": _ABSENT}, {"saga_id": _ABSENT}, {"step": _ABSENT}
 _PAUSED, _RESUMED = {"paused": _ON, "active": _ABSENT}, {"paused": _OFF, "active": _ABSENT}
 _NO_KIND = {"starts": _OFF, "undos": _OFF}
-_CHANGES: tuple[dict[str, Any], ...] = (
-    {"active": {"type": "boolean"}, "paused": _ABSENT, **_WHOLE, **_NO_KIND},
+_ACTIVE: dict[str, Any] = {"active": {"type": "boolean"}, **_WHOLE, **_NO_KIND}
+_PAUSES: tuple[dict[str, Any], ...] = (
     _PAUSED | _WHOLE,
     *(_PAUSED | narrow | {"starts": _OFF} for narrow in (_ONE_STEP, _ONE_SAGA)),
     *(_RESUMED | narrow | _NO_KIND for narrow in (_ONE_STEP, _ONE_SAGA)),
 )
-"""The valid combinations of fields in a :class:`PauseChange`. :func:`_contradictions` reports the others."""
+"""The valid combinations of fields in a :class:`PauseChange`, without ``paused`` and with it. :func:`_contradictions`
+reports the others."""
 
 
 def read_body(request: Request, type_: type[T]) -> T:
@@ -120,7 +121,12 @@ def describe_body(type_: type[Any]) -> dict[str, Any]:
             value |= bounds
     if type_ is PauseChange:
         _not_null(schema["properties"]["saga_id"])["format"] = "uuid"
-        schema["anyOf"] = [{"required": [next(iter(shape))], "properties": shape} for shape in _CHANGES]
+        # Generators of clients do not read if, then and else: they make one class with all fields.
+        schema |= {
+            "if": {"properties": {"paused": _ABSENT}},
+            "then": {"required": ["active"], "properties": _ACTIVE},
+            "else": {"anyOf": [{"properties": shape} for shape in _PAUSES]},
+        }
     if type_ is RecoveryAttempts:
         schema["properties"]["attempts"] |= {"minimum": 0, "maximum": MOST_RECOVERY_ATTEMPTS}
     return schema

@@ -1,4 +1,4 @@
-"""Read the input of an API call."""
+"""Reads the input of an API call."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Request:
         return self._event.get("queryStringParameters") or {}
 
     def check_query(self, *names: str) -> None:
-        """Refuse other query parameters than these, and repeated ones, because all but one value would be ignored.
+        """Refuse unknown query parameters. Refuse repeated ones, too, because all but one value would be ignored.
 
         The parameters of a signed URL are always allowed.
         """

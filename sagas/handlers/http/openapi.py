@@ -4,26 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from sagas.authoring.codec import json_schema
 from sagas.authoring.definition.definition import StepDefinition
 from sagas.core.ids import KEY_PATTERN, LONGEST_CANCEL_REASON, LONGEST_CORRELATION_ID, LONGEST_KEY
-from sagas.core.states import SagaStatus
 from sagas.engine.registry import SagaType
 from sagas.handlers.http.bodies import describe_body, may_be_absent
 from sagas.handlers.http.inputs import SHORTEST_ID_START
-from sagas.handlers.http.schemas import Json, answer_schemas, error_schema, one_of, ref
-from sagas.operations import (
-    ATTENTION,
-    AUDIT,
-    CANCEL,
-    LIST,
-    LOOK_UP,
-    OPERATIONS,
-    SIGNAL,
-    START,
-    STATS,
-    Operation,
-)
+from sagas.handlers.http.schemas import Json, TypeSchemas, answer_schemas, one_of, ref, type_schemas
+from sagas.operations import ATTENTION, AUDIT, CANCEL, LIST, OPERATIONS, SIGNAL, START, STATS, Operation
 
 _ERRORS: dict[str, tuple[str, str]] = {
     "400": ("The body is not JSON, or the request is not valid HTTP.", "malformed_body bad_request"),
@@ -31,7 +18,7 @@ _ERRORS: dict[str, tuple[str, str]] = {
     "404": ("The saga type, saga, step or path does not exist.", "not_found"),
     "409": ("The saga's state does not allow the call. The message names the state.", "conflict"),
     "413": ("The body is larger than 256 KB.", "too_large"),
-    "422": ("The input is not valid. details lists paths and messages.", "invalid_request"),
+    "422": ("The input is not valid. details lists paths and messages.", "invalid_request idempotency_key_reused"),
     "429": ("Too many calls.", "throttled"),
     "500": ("An internal error. The service's log has it under the request's id.", "internal"),
     "502": ("The function behind the API failed.", "internal"),
@@ -53,42 +40,47 @@ _NOT_CANCELLABLE = (
     "Sagas of this type cannot be cancelled: the answer is 409, except for a saga whose cancel was accepted by an "
     "earlier version of the type."
 )
-_LIST = (
-    "Newest first. since (inclusive) and until (exclusive) apply to the start. With a final status and no search key, "
-    "they apply to the end, and the last saga to end comes first. A page with a cursor can be short, even empty."
-)
-_BEGUN = "The start of an id is enough if it is unique; otherwise the answer is 409."
-_SIGNALLED = "202: accepted. 200: the same value was accepted before. A signal can arrive before its step starts."
-_DESCRIPTIONS = {LIST.name: _LIST, LOOK_UP.name: _BEGUN, SIGNAL.name: _SIGNALLED}
 _BY_KEY = "Only the sagas that this Idempotency-Key started. Allowed only with type and limit."
 _GROUP = "Group the sagas by type, step and error type, and count them. limit and cursor are ignored."
 _SEARCH_KEY = "Only sagas with this value in their requests, of types with this search key."
 _ETAG: Json = {"required": True, "schema": {"type": "string"}}
 _LOCATION: Json = {"required": True, "schema": {"type": "string", "format": "uri-reference"}}
+_SIGNED = "A signature by AWS Signature Version 4, for the service execute-api."
+_OF_ALL = {"name": "service", "description": "All saga types."}
+"""The tag of what is not about one saga type."""
 
 
 def _content(schema: Json) -> Json:
     return {"application/json": {"schema": schema}}
 
 
-def _error(status: str, also: str = "") -> Json:
+def _error(status: str) -> Json:
+    """The answer with an error status. Its examples have the codes that it can have."""
     description, codes = _ERRORS[status]
-    schema = error_schema(f"{codes} {also}".split(), listed=status == "422")
+    details = [{"path": "$.amount", "message": "required field is missing"}] if status == "422" else None
+    examples = {
+        code: {"value": {"error": {"code": code, "message": description, "details": details}}} for code in codes.split()
+    }
+    content = {"application/json": {"schema": ref("Error"), "examples": examples}}
     headers = {"headers": {"Retry-After": _RETRY_AFTER}} if status == "503" else {}
-    return {"description": description, "content": _content(schema), **headers}
+    return {"description": description, "content": content, **headers}
 
 
-def _described(operation: Operation, id: str = "", name: str = "") -> Json:
-    """Return the description of an operation from its row."""
-    itself: Json = {"type": "object", "required": ["openapi", "info", "paths"]}
-    answers = [ref(name) for name in operation.answer.split()]
+def _described(operation: Operation, id: str = "", name: str = "", saga: Json | None = None) -> Json:
+    """Return the description of an operation from its row. ``saga``: the schema of the sagas that it answers."""
+    itself: Json = {"type": "object"}
+    answers = [saga if saga and name == "Saga" else ref(name) for name in operation.answer.split()]
     answered = {"anyOf": answers} if len(answers) > 1 else {**answers[0]} if answers else itself
     content = _content(answered)
     responses: Json = {code: {"description": _DONE[code], "content": content} for code in operation.statuses.split()}
-    responses |= {status: _error(status) for status in sorted({*operation.errors.split(), *_ANYWHERE})}
+    responses |= {
+        status: ref(f"Error{status}", "responses") for status in sorted({*operation.errors.split(), *_ANYWHERE})
+    }
     described: Json = {
         "operationId": id or operation.name,
+        "tags": [name or _OF_ALL["name"]],
         "summary": operation.summary.format(type=name),
+        "description": operation.description or operation.verb.effect,
         "responses": responses,
     }
     if operation.has_etag:
@@ -99,9 +91,7 @@ def _described(operation: Operation, id: str = "", name: str = "") -> Json:
         text = "The caller's copy with this ETag is current."
         responses["304"] = {"description": text, "headers": {"ETag": _ETAG}}
     if operation.body is not None and operation.method != "DELETE":
-        described |= _body(describe_body(operation.body), required=not may_be_absent(operation.body))
-    if operation.name in _DESCRIPTIONS:
-        described["description"] = _DESCRIPTIONS[operation.name]
+        described |= _body(ref(operation.body.__name__), required=not may_be_absent(operation.body))
     return described
 
 
@@ -133,28 +123,23 @@ def _paging() -> list[Json]:
     return [_query("limit", limit), _query("cursor", cursor) | {"description": text}]
 
 
-def _request_schema(saga: SagaType) -> Json:
-    """Return the schema of a request. Its definitions get the type's name, because two types may have an ``Item``."""
-    template = f"#/components/schemas/{saga.definition.name}.{{name}}"
-    return json_schema(saga.definition.request_type, ref_template=template)
-
-
-def _saga_paths(saga: SagaType) -> Json:
+def _saga_paths(saga: SagaType, schemas: TypeSchemas) -> Json:
     """Return the operations on the sagas of a type."""
     name, paths = saga.definition.name, Json()
     for operation in OPERATIONS:
         if not operation.typed:
             continue
         for step in _signalled(saga) if operation is SIGNAL else [None]:
-            described = _described(operation, _id(operation, saga, step), name)
+            described = _described(operation, _id(operation, saga, step), name, schemas.saga)
             if operation is START:
-                described |= _start(saga, described)
+                described |= _start(saga, described) | _body(schemas.request)
             elif operation is CANCEL:
-                described |= _cancel(saga)
+                effect = CANCEL.verb.effect if saga.definition.cancellable else _NOT_CANCELLABLE
+                described |= {"parameters": _CANCEL_QUERY, "description": effect}
             elif step is not None:
-                schema = _signal_schema(saga, step)
-                schema.pop("$defs", None)
-                described |= _body(schema) | {"summary": f"Send the signal {step.name} to one {name}"}
+                described |= _body(schemas.signals[step.name]) | {
+                    "summary": f"Send the signal {step.name} to one {name}"
+                }
             path = operation.path.replace("{type}", name).replace("{step}", step.name if step else "")
             in_path = [parameter for parameter in _in_path(operation, _IN_PATH) if parameter["name"] == "saga_id"]
             _add(paths, path, operation, described, [*in_path, *(_paging() if operation is AUDIT else ())])
@@ -172,10 +157,8 @@ def _id(operation: Operation, saga: SagaType, step: StepDefinition | None = None
 
 
 def _start(saga: SagaType, described: Json) -> Json:
-    """Return the parts that only a start has: request, headers, and links to the calls that can follow."""
-    request, responses = _request_schema(saga), described["responses"]
-    request.pop("$defs", None)
-    responses["422"] = _error("422", "idempotency_key_reused")
+    """Return the parts that only a start has: its headers, and links to the calls that can follow."""
+    responses = described["responses"]
     answered = {"saga_id": "$response.body#/saga_id"}
     next_calls = [operation for operation in OPERATIONS if operation.typed and operation not in (START, SIGNAL)]
     linked = {operation.name: _id(operation, saga) for operation in next_calls}
@@ -194,56 +177,57 @@ def _start(saga: SagaType, described: Json) -> Json:
         {"name": header, "in": "header", "required": False, "schema": schema, "description": text}
         for header, schema, text in headers
     ]
-    return _body(request) | {"parameters": parameters, "description": saga.definition.description}
+    return {"parameters": parameters, "description": saga.definition.description or described["description"]}
 
 
-def _cancel(saga: SagaType) -> Json:
-    """Return the parts that only a cancel has: query parameters, and a note if the type cannot be cancelled."""
-    text = "Also a child whose parent has not ended. The child counts as failed."
-    reason = {"type": "string", "maxLength": LONGEST_CANCEL_REASON, "default": ""}
-    parameters = [
-        _query("force", {"type": "boolean", "default": False}) | {"description": text},
-        _query("reason", reason) | {"description": "The audit trail keeps the reason of the first accepted cancel."},
-    ]
-    return {"parameters": parameters} | ({} if saga.definition.cancellable else {"description": _NOT_CANCELLABLE})
+_CANCEL_QUERY = [
+    _query("force", {"type": "boolean", "default": False})
+    | {"description": "Also cancel a child whose parent has not ended. The child counts as failed."},
+    _query("reason", {"type": "string", "maxLength": LONGEST_CANCEL_REASON, "default": ""})
+    | {"description": "The audit trail keeps the reason of the first accepted cancel."},
+]
 
 
 def _signalled(saga: SagaType) -> list[StepDefinition]:
     return [step for step in saga.definition.steps if step.waits_for == "signal"]
 
 
-def _signal_schema(saga: SagaType, step: StepDefinition) -> Json:
-    """Return the schema of a step's signal. Its definitions get the names of the type and the step."""
-    template = f"#/components/schemas/{saga.definition.name}.{step.name}.{{name}}"
-    return json_schema(step.signal_type, ref_template=template)
-
-
-def _callback_path(sagas: list[SagaType]) -> Json:
+def _callback_path(sagas: list[SagaType], schemas: list[TypeSchemas]) -> Json:
     """Return the route for signals to all public waits; empty if there are none."""
-    bodies = list[Json]()
-    for saga in sagas:
-        for step in (step for step in _signalled(saga) if step.public):
-            schema = _signal_schema(saga, step)
-            schema.pop("$defs", None)
-            bodies.append(schema)
+    bodies = [
+        of_type.signals[step.name]
+        for saga, of_type in zip(sagas, schemas, strict=True)
+        for step in _signalled(saga)
+        if step.public
+    ]
     if not bodies:
         return {}
     operation = Operation(
         *("call_back", "POST", "/callbacks/{token}", "", "Send a signal to a public wait", "Callback", "200 202"),
         errors=SIGNAL.errors,
+        description="Signals the step of the token, without AWS credentials. Anyone with the URL can send it.",
     )
-    text = "Sends a signal to the step of the token, without AWS credentials. Anyone with the URL can send it."
     token = {"name": "token", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-    open_to_all: Json = {"description": text, "security": list[Json](), **_body({"anyOf": bodies})}
+    open_to_all: Json = {"security": list[Json](), **_body({"anyOf": bodies})}
     return {operation.path: {"parameters": [token], "post": _described(operation) | open_to_all}}
 
 
-def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
-    """Return the OpenAPI 3.1 description of the API for these saga types."""
-    name = one_of(saga.definition.name for saga in sagas)
+def describe(sagas: list[SagaType], base: str = "", service: str = "Sagas", authorizer: str = "") -> dict[str, Any]:
+    """Return the OpenAPI 3.1 description of the API for these saga types. URLs begin with ``base``. Without an
+    ``authorizer``, IAM authorizes callers. Otherwise it is API Gateway's type of authorizer, followed by the place and
+    the name of what the authorizer reads, such as ``custom header X-Token``."""
+    schemas = answer_schemas(dict.fromkeys(code for _, codes in _ERRORS.values() for code in codes.split()))
+    bodies = (operation.body for operation in OPERATIONS if operation.method != "DELETE")
+    schemas |= {body.__name__: describe_body(body) for body in bodies if body is not None}
+    schemas["TypeName"] = one_of(saga.definition.name for saga in sagas)
+    of_types = list[TypeSchemas]()
+    for saga in sagas:
+        of_types.append(type_schemas(saga.definition, schemas.keys()))
+        schemas |= of_types[-1].named
+    name = ref("TypeName")
     parent = _query("parent", _SAGA_ID) | {"description": "Children of this saga. Allowed only with limit and cursor."}
     search_keys = sorted({key.name for saga in sagas for key in saga.definition.find_by})
-    filters = [parent, _query("type", name), _query("status", one_of(SagaStatus)), *map(_moment, ("since", "until"))]
+    filters = [parent, _query("type", name), _query("status", ref("SagaStatus")), *map(_moment, ("since", "until"))]
     filters += [_query("idempotency_key", {"type": "string"}) | {"description": _BY_KEY}, *_paging()]
     filters += [_query(key, {"type": "string"}) | {"description": _SEARCH_KEY} for key in search_keys]
     queries = {
@@ -261,20 +245,29 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
         if not operation.typed:
             parameters = [*_in_path(operation, in_path), *queries.get(operation.name, ())]
             _add(paths, operation.path, operation, _described(operation), parameters)
-    paths |= _callback_path(sagas)
-    schemas = answer_schemas()
-    for saga in sagas:
-        paths |= _saga_paths(saga)
-        defined: Json = _request_schema(saga).get("$defs", {})
-        schemas |= {f"{saga.definition.name}.{name}": schema for name, schema in defined.items()}
-        for step in _signalled(saga):
-            parts: Json = _signal_schema(saga, step).get("$defs", {})
-            schemas |= {f"{saga.definition.name}.{step.name}.{name}": schema for name, schema in parts.items()}
+    callbacks = _callback_path(sagas, of_types)
+    paths |= callbacks
+    if not callbacks:
+        del schemas["Callback"]
+    tags = [_OF_ALL]
+    for saga, of_type in zip(sagas, of_types, strict=True):
+        paths |= _saga_paths(saga, of_type)
+        text = saga.definition.description or f"Sagas of the type {saga.definition.name}."
+        tags.append({"name": saga.definition.name, "description": text})
+    scheme, place, credential = (authorizer or "awsSigv4 header Authorization").split()
+    text = {"awsSigv4": _SIGNED}.get(scheme, "What the API's authorizer reads.")
+    security = {"type": "apiKey", "in": place, "name": credential, "description": text}
     described: Json = {
         "openapi": "3.1.0",
-        "info": {"title": "Sagas", "version": "1", "description": "Start, read, cancel and repair sagas."},
+        "info": {"title": service, "version": "1", "description": "Start, read, cancel and repair sagas."},
         "servers": [{"url": base or "/"}],
+        "security": [{scheme: list[str]()}],
+        "tags": tags,
         "paths": paths,
-        "components": {"schemas": schemas},
+        "components": {
+            "schemas": schemas,
+            "responses": {f"Error{status}": _error(status) for status in _ERRORS},
+            "securitySchemes": {scheme: security | {"x-amazon-apigateway-authtype": scheme}},
+        },
     }
     return described

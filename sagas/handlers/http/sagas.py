@@ -121,7 +121,7 @@ def list_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         if key is not None:
             if request.others("type", "idempotency_key", "limit"):
                 raise invalid("parameters", [Problem("query.idempotency_key", "allowed only with type and limit")])
-            request.limit()  # only checked, because a type has at most one saga with the key
+            request.limit()  # the limit is only checked: a type has at most one saga with the key
             return _listed(request, reader.by_keys(names, key))
         status, values = request.status(), request.others(*_LISTED_BY)
         of = "sagas", name, status, values
@@ -132,7 +132,7 @@ def list_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
 
 
 def attention_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
-    """Return the function that lists what needs an operator."""
+    """Return the function that lists the sagas that need an operator."""
     reader = engine.reader
 
     def list_attention() -> Response[str]:
@@ -151,7 +151,7 @@ def attention_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serve
 
 
 def _listed(request: Request, page: Page, *of: object) -> Response[str]:
-    """Return a page of a list. Its cursor is only valid in this list."""
+    """Return a page of a list. The page's cursor is valid only in this list."""
     sagas = [linked(request.base, saga) for saga in page["sagas"]]
     return with_etag(request, {"sagas": sagas, "cursor": cursor_for(page["cursor"], *of)})
 
@@ -216,7 +216,8 @@ def upkeep_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
 
 
 def _without_payloads(app: APIGatewayRestResolver, engine: Api, state: SagaState) -> SagaView:
-    """Return the view of a changed saga, without request and results, whose size could make the answer fail."""
+    """Return the view of a changed saga without its request and results, because large ones could make the answer
+    fail."""
     return linked(_request(app).base, engine.reader.show(state.saga, state.saga_id, payloads=False))
 
 

@@ -16,7 +16,8 @@ ACTOR = "callback"
 
 
 def signal_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
-    """Return the function that accepts a signal. It answers 202 for a new value, 200 for one accepted before."""
+    """Return the function that accepts a signal. It answers 202 for a new value, and 200 for a value that was accepted
+    before."""
 
     def signal(name: str, saga_id: str, step: str) -> Response[str]:
         request = Request(app.current_event.raw_event)

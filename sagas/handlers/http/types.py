@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
@@ -93,7 +94,8 @@ def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     def openapi() -> Response[str]:
         request = Request(app.current_event.raw_event)
         request.check_query()
-        return answer(200, describe(list(registry), request.base))
+        service, authorizer = os.environ.get("POWERTOOLS_SERVICE_NAME", "Sagas"), os.environ.get("SAGAS_AUTHORIZER", "")
+        return answer(200, describe(list(registry), request.base, service, authorizer))
 
     return [list_types, show_type, show_in_flight, change_type, recover, openapi]
 

@@ -16,9 +16,9 @@ class Metric:
     """A metric in the service's namespace.
 
     Args:
-        when: when it is written, and its value.
+        when: when the metric is written, and its value.
         of: its dimensions.
-        unit: the unit of its values.
+        unit: the unit of the metric's values.
     """
 
     when: str
@@ -63,4 +63,4 @@ METRICS: Final = {
     ),
     "EventNotPublished": Metric("A change to a saga could not be read, so no event was published for it.", "service"),
 }
-"""A metric is only written when needed, because each hour in which it is written costs money."""
+"""Metrics are written only when needed, because each hour in which a metric is written costs money."""

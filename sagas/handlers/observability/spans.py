@@ -1,4 +1,4 @@
-"""The spans of messages and calls. Imported only if tracing is on."""
+"""The spans of messages and calls. This module is imported only if tracing is on."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def processing(tracer: Tracer, message: Message, record: Mapping[str, Any], cont
 
 @contextmanager
 def serving(tracer: Tracer, call: Mapping[str, Any], context: Any) -> Generator[Span]:
-    """Serve a call of the API in a span whose parent is the caller's."""
+    """Serve a call of the API in a span whose parent is the caller's span."""
     received: Mapping[str, Any] = call.get("headers") or {}
     headers = {name.lower(): value for name, value in received.items() if isinstance(value, str)}
     method, route = str(call.get("httpMethod")), str(call.get("resource") or "")

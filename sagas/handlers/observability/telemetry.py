@@ -44,7 +44,7 @@ class Telemetry:
             "attempt": getattr(fact, "attempt", None),
             "seq": after.seq,
         }
-        # An undo that failed for good is logged as an error, so that almost all log levels include it.
+        # An undo that failed for good is logged as an error, so almost all log levels include it.
         log = self.logger.error if _undos_failed(after) > _undos_failed(before) else self.logger.info
         log(fact.action, extra={key: value for key, value in fields.items() if value is not None})
         if after.status is not before.status and (after.ended or after.status is SagaStatus.DEAD_LETTERED):
@@ -118,5 +118,6 @@ def telemetry() -> Telemetry:
 
 
 def frames(error: BaseException) -> list[str]:
-    """Return an error's frames, the innermost last. Its text is not logged, because it may quote a caller's data."""
+    """Return an error's frames, the innermost last. The error's text is not logged, because it may quote a caller's
+    data."""
     return [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-_FRAMES:]]

@@ -32,7 +32,7 @@ def find(
             extra={"deployed": deployed, "in_use": deployed + report.stranded_shards},
         )
         telemetry().measure("ShardsReduced", report.stranded_shards)
-    # Only written when needed, because each hour in which a metric is written costs money.
+    # Write the metric only when needed, because each hour in which a metric is written costs money.
     if task == "recover" and report.overdue:
         telemetry().measure("OldestOverdueSaga", round(report.overdue, 3))
     return view

@@ -1,4 +1,4 @@
-"""The content of a service's events, the bus to which they are sent, and replays."""
+"""The content of a service's events, the bus that gets the events, and replays."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def bus() -> EventBus:
 
 
 def publish(events: Iterable[OutboxEvent], engine: Callable[[], Reading]) -> int:
-    """Put events on the bus; return their number."""
+    """Put events on the bus. Return their number."""
     return bus().put((event.name, _detail(event, engine)) for event in events)
 
 
@@ -37,7 +37,7 @@ def included(what: str) -> bool:
 
 
 def replay(event: Mapping[str, Any], context: Any, engine: Reading) -> dict[str, Any]:
-    """Publish events again. The events come from the journals. The caller can only select some. Returns
+    """Publish events again. The events come from the journals. A caller can only select some of them. Returns
     ``{"published": N, "sagas": N, "cursor": TEXT}``: the numbers of events and sagas, and where to continue."""
     if _BUS not in os.environ:
         raise InvalidRequest("this service publishes no events; see SagaService.event_bus")
@@ -81,7 +81,7 @@ def _detail(event: OutboxEvent, engine: Callable[[], Reading]) -> dict[str, Any]
         reader, saga_id = engine().reader, event.detail["saga_id"]
         state = reader.stored(saga, saga_id)
         view = cast("dict[str, Any]", reader.show_stored(saga, saga_id, state))
-        if event.name == "SagaCompleted" and state is not None:  # even if the saga has been undone since
+        if event.name == "SagaCompleted" and state is not None:  # even if the saga was undone later
             step = state.result_step.name
     except NotFound:
         return detail  # it was deleted

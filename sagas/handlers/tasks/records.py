@@ -8,7 +8,8 @@ from sagas.errors import InvalidRequest, Problem
 
 
 def records_of(event: Any) -> list[dict[str, Any]]:
-    """Return the records of an SQS event. If one has no id, all are refused: it could not be reported as failed."""
+    """Return the records of an SQS event. If a record has no id, all records are refused, because this one could not be
+    reported as failed."""
     records: Any = cast("dict[str, Any]", event).get("Records", []) if isinstance(event, dict) else None
     if not isinstance(records, list):
         raise InvalidRequest("the event is not from SQS", [Problem("$.Records", "must be a list")])

@@ -52,7 +52,7 @@ def recover(event: Mapping[str, Any], context: Any, engine: Recovering) -> Recov
     report = engine.recovery.run(budget, stale_after, limit, None if selection == RecoveryFilter() else selection)
     view = recovery_view(report)
     report_recovery(report, view)
-    # Only written when needed, because each hour in which a metric is written costs money.
+    # Write the metric only when needed, because each hour in which a metric is written costs money.
     if report.overdue:
         telemetry().measure("OldestOverdueSaga", round(report.overdue, 3))
     return view

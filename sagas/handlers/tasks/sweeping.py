@@ -18,7 +18,7 @@ from sagas.handlers.tasks.numbers import is_number
 from sagas.messaging.work import BULK, Work
 
 _RESERVE = 20.0
-"""Seconds reserved in a long invocation for the current page, which takes a second or two, longer with retries."""
+"""Seconds reserved in a long invocation for the current page. A page takes a second or two, or longer with retries."""
 
 _MOST_NUMBER = 2**53
 """A limit above all numbers of rounds and parts."""
@@ -31,7 +31,7 @@ _NOT_LOGGED = ("sample", "start_after", "type")
 
 
 def sweep(event: Mapping[str, Any], context: Any, engine: Core) -> dict[str, Any]:
-    """Sweep the due saga types, or the one that the event names. ``event``: ``{"task": "sweep"}``, optionally with
+    """Sweep the due saga types, or the type that the event names. ``event``: ``{"task": "sweep"}``, optionally with
     ``type`` (only this type), ``now`` (regardless of the schedule), ``dry_run``, ``force`` (regardless of the number of
     orphans), ``start_after`` (a key) and ``seconds`` (the maximum duration). Returns ``{"swept": [...]}``: a report per
     type."""
@@ -65,8 +65,8 @@ def sweeps(engine: Core) -> dict[str, Any]:
 
 
 def continue_sweep(details: Mapping[str, Any], context: Any, engine: Core) -> list[dict[str, Any]]:
-    """Sweep the part of a round that a message names. Returns the details of the next message: the same if there is
-    more to do, otherwise none."""
+    """Sweep the part of a round that a message names. If there is more to do, returns the same details, for the next
+    message."""
     saga, numbers = details.get("saga"), [details.get("round"), details.get("part")]
     wrong = [] if isinstance(saga, str) else [Problem("$.saga", "must be text")]
     for field, number in zip(("round", "part"), numbers, strict=True):

@@ -25,7 +25,7 @@ def verify(event: Mapping[str, Any], context: Any, engine: Verifying) -> SampleV
     for name, saga_id, bad in report.broken:
         fields = {"saga": name, "saga_id": saga_id, "seq": bad.seq, "what": bad.wrong.value}
         telemetry().logger.error("the audit trail differs from what was written", extra=fields)
-    # Only written when needed, because each hour in which a metric is written costs money.
+    # Write the metric only when needed, because each hour in which a metric is written costs money.
     if report.broken:
         telemetry().measure("AuditMismatch", len(report.broken))
     view: SampleView = {

@@ -16,11 +16,11 @@ from sagas.messaging.work import Work, parse_work
 
 Parts = TypeVar("Parts", bound=Core)
 Tasks = Mapping[str, Callable[[Work, Any, Parts], None]]
-"""The functions that run the tasks, by name of the task. They take a message, Lambda's context and the parts."""
+"""The functions that run tasks, by the task's name. They take a message, Lambda's context and the parts."""
 MOST_FAILURES = 5
-"""Receives after which another function handles a message. Each time before, it failed or was killed."""
+"""After this many receives, another function handles a message. Each time before, the handling failed or was killed."""
 _SPARE = 2.0
-"""Seconds before the function's timeout in which it begins with no other record."""
+"""Seconds before the function's timeout in which it takes no further record."""
 
 
 def handle_records(

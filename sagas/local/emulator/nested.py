@@ -12,16 +12,21 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-_NESTED = "AWS::CloudFormation::Stack"
+NESTED = "AWS::CloudFormation::Stack"
 _VARIABLE = re.compile(r"\$\{([^!}][^}]*)\}")
 _SECTIONS = ("Conditions", "Mappings")
 
 Template = dict[str, Any]
 
 
+def prefix_of(id: str) -> str:
+    """Return the prefix of the logical ids of a nested stack's resources."""
+    return f"N{hashlib.sha256(id.encode()).hexdigest()[:8]}"
+
+
 def flattened(template: Template, load: Callable[[Any], Template]) -> Template:
     """Return a template without nested stacks that creates the same resources."""
-    stacks = {id: resource for id, resource in template["Resources"].items() if resource["Type"] == _NESTED}
+    stacks = {id: resource for id, resource in template["Resources"].items() if resource["Type"] == NESTED}
     if not stacks:
         return template
     inner = {
@@ -47,7 +52,7 @@ class _Inner:
     """
 
     def __init__(self, id: str, stack: Template, template: Template) -> None:
-        self._prefix = f"N{hashlib.sha256(id.encode()).hexdigest()[:8]}"
+        self._prefix = prefix_of(id)
         self._template = template
         self._needs: list[str] = _as_list(stack.get("DependsOn", []))
         arguments = stack["Properties"].get("Parameters", {})

@@ -2,8 +2,8 @@
 
 The process of a function spends most of its start on imports of boto3, Powertools and this library, which are the same
 for all functions. So one process imports them once and forks. Each fork runs the script that ministack would have
-started. A new process is started as usual where the result could differ: for functions with layers or with packages of
-the same names, with variables that affect imports, and on systems other than Linux.
+started. A new process is started as usual where the result could differ: on systems other than Linux, and for functions
+with layers, with packages of the same names, or with variables that affect imports.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _IMPORTED = (
     "sagas.handlers.step",
     "sagas.handlers.tasks.sweeping",
 )
-"""The modules that all functions import. The only environment variables that the imports read are these:"""
+"""The modules that all functions import. The only environment variables that the imports read:"""
 _READ_WHILE_IMPORTED = (
     "PYTHON",
     "LD_",
@@ -82,7 +82,7 @@ class Prefork:
         self._process.wait()
 
     def Popen(self, command: list[str], **options: Any) -> subprocess.Popen[str] | Forked:  # noqa: N802 - subprocess's
-        """Fork a worker if the result is the same, and start a process otherwise."""
+        """Fork a worker if that gives the same result; start a process otherwise."""
         environment: dict[str, str] = options.get("env") or {}
         if len(command) == 2 and command[0] == sys.executable and not _differs(environment):
             with self._lock, suppress(OSError, EOFError):

@@ -1,4 +1,4 @@
-"""Results in a message, which save the step that takes them a read of the journal."""
+"""Results in a message. They save a read of the journal by the step that takes them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class CarriedInput(msgspec.Struct, frozen=True, array_like=True):
     """A saga's request, or a step's result. The journal is authoritative, so the hash must match it.
 
     Args:
-        seq: the number of its journal entry.
+        seq: the number of the journal entry.
         hash: the hash of payload and salt, in base64url.
-        salt: the salt of its journal entry, in base64url; empty without a payload.
+        salt: the salt of the journal entry, in base64url; empty without a payload.
         payload: the JSON text; ``None`` if it must be read from the journal.
         hidden: the paths to the hidden parts of the payload.
     """
@@ -40,8 +40,9 @@ class CarriedInput(msgspec.Struct, frozen=True, array_like=True):
 def fitting(inputs: Iterable[CarriedInput], limit: int = CARRY_LIMIT) -> tuple[CarriedInput, ...]:
     """Return the inputs for a message: all hashes, and as many payloads as fit.
 
-    The largest payloads are dropped first; among equal ones, the older. ``limit``: bytes of payload text and paths. The
-    result is in order of ``seq``. It is empty if there are more than ``MOST_CARRIED`` inputs.
+    The largest payloads are dropped first. Of equally large payloads, the older is dropped first. ``limit`` is in bytes
+    of payload text and paths. The result is in order of ``seq``, and empty if there are more than ``MOST_CARRIED``
+    inputs.
     """
     carried = sorted(inputs, key=lambda carried_input: carried_input.seq)
     if len(carried) > MOST_CARRIED:
@@ -58,7 +59,7 @@ def fitting(inputs: Iterable[CarriedInput], limit: int = CARRY_LIMIT) -> tuple[C
 
 
 def problems_in(inputs: Sequence[CarriedInput]) -> list[Problem]:
-    """Return the problems of received inputs. Their fields have been checked for the right types."""
+    """Return the problems of received inputs. The types of their fields have been checked before."""
     seqs = [carried.seq for carried in inputs]
     problems = [Problem("$.inputs", "not in the order of seq")] if any(a >= b for a, b in pairwise(seqs)) else []
     for place, carried in enumerate(inputs):

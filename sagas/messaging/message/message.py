@@ -1,4 +1,4 @@
-"""The message that takes a saga to its next step, and how it is read from an SQS record."""
+"""The message that takes a saga to its next step. It is read from an SQS record."""
 
 from __future__ import annotations
 
@@ -64,9 +64,10 @@ class Message:
         sent_at: epoch seconds at which the message entered its queue; 0 if unknown.
         pending_commit: the outcome of an attempt that is not committed yet.
         inputs: results that the step can take, or their hashes, in order of ``seq``.
-        chained: the message now names a later step than the one that it was sent for; not in the body.
-        trace: the saga's trace, if it is traced.
-        codeless: the work needs no user code, such as the end of a wait. This selects the queue; not in the body.
+        chained: whether the message now names a later step than the step that it was sent for; not in the body.
+        trace: the saga's trace, if the saga is traced.
+        codeless: whether the work needs no user code, such as the end of a wait. This selects the queue; not in the
+            body.
         redriven_by: the ARN of the caller who redrove the message, from its attributes; else empty.
         reason: the caller's reason, from its attributes; else empty.
     """
@@ -143,7 +144,7 @@ def parse_record(record: Mapping[str, Any]) -> Message:
 
 
 def _read_slowly(text: Any) -> _Body:
-    """Read a body that msgspec refuses: because of half a surrogate pair, or to report all problems."""
+    """Read a body that msgspec refuses, because it may have half a surrogate pair, or to report all problems."""
     try:
         data = json.loads(text)
     except (TypeError, ValueError, RecursionError):

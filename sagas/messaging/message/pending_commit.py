@@ -1,4 +1,4 @@
-"""The outcome of an attempt that could not be committed, in a message of its step."""
+"""The outcome of an attempt that could not be committed, as part of a message of the step."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def is_json(text: str | None) -> bool:
 
 
 def _is_complete(action: str, details: dict[str, Any]) -> bool:
-    """Whether details have what the fact needs, except for its failure, and valid times."""
+    """Whether details have valid times, and all that the fact needs, except for its failure."""
     required = _REQUIRED.get(action, {})
     try:
         for name in ("until", "since", "next_attempt_at"):

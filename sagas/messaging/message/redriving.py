@@ -18,7 +18,7 @@ BY = "redriven_by"
 REASON = "redrive_reason"
 """The attribute with the reason."""
 
-# Only ARNs of principals are valid, so that an attribute cannot impersonate other API callers or the service.
+# Only ARNs of principals are valid, so an attribute cannot impersonate other API callers or the service.
 _PRINCIPAL = re.compile(r"arn:[a-z-]{1,20}:(?:iam|sts)::[0-9]{12}:[!-~]{1,900}")
 
 
@@ -32,14 +32,14 @@ def check_reason(reason: str) -> None:
 
 
 def redrive_attributes(attributes: Mapping[str, Any], by: str, reason: str) -> dict[str, Any]:
-    """Return the attributes of a dead letter's copy: those of the dead letter, with this caller and reason."""
+    """Return the attributes for the copy of a dead letter: the dead letter's own, with this caller and reason."""
     others = {name: value for name, value in attributes.items() if name not in (BY, REASON)}
     own = {name: {"DataType": "String", "StringValue": text} for name, text in ((BY, by), (REASON, reason)) if text}
     return others | own
 
 
 def redriver_of(record: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the caller who redrove a message, and the reason. Each is empty if missing or invalid."""
+    """Return the caller who redrove a message, and the reason. Either is empty if it is missing or invalid."""
     by, reason = _text(record, BY), _text(record, REASON)
     usable = len(reason) <= LONGEST_REASON and not NOT_XML.search(reason)
     return by if _PRINCIPAL.fullmatch(by) else "", reason if usable else ""

@@ -1,4 +1,4 @@
-"""The trace of a saga in its messages, as W3C's Trace Context defines it."""
+"""The trace of a saga in its messages, in the form of W3C's Trace Context."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Trace(msgspec.Struct, frozen=True):
     """The trace of a saga. An invalid trace context is ignored, and never makes a message fail.
 
     Args:
-        saga: ``traceparent`` of the saga's start, the parent of all its spans.
-        state: ``tracestate`` of the saga's start.
-        sent: ``traceparent`` of the span that sent this message; empty before that.
+        saga: the ``traceparent`` of the saga's start, which is the parent of all its spans.
+        state: the ``tracestate`` of the saga's start.
+        sent: the ``traceparent`` of the span that sent this message; empty before it is sent.
     """
 
     saga: _Header

@@ -30,7 +30,7 @@ class ChildOutcome:
 
     Args:
         position: the child's position in its step.
-        how: one of the outcomes above.
+        how: the outcome, one of those above.
         seq: the number of the journal entry with the error that ended its forward phase; 0 if there is none.
         round: the round in which the child was started.
         at: epoch seconds.
@@ -44,25 +44,25 @@ class ChildOutcome:
 
 
 class Tally(Counter[tuple[str, str]]):
-    """How many of a step's children have ended, by phase and outcome."""
+    """The numbers of a step's children that have ended, by phase and outcome."""
 
     @property
     def ended(self) -> int:
-        """How many children have ended in the forward phase."""
+        """The number of children that have ended in the forward phase."""
         return sum(count for (phase, _), count in self.items() if phase == FORWARD)
 
     @property
     def completed(self) -> int:
-        """How many children are COMPLETED, from any round."""
+        """The number of COMPLETED children, from any round."""
         return self[FORWARD, COMPLETED] + self[FORWARD, CARRIED]
 
     @property
     def standing(self) -> int:
-        """How many children have something to undo."""
+        """The number of children that have something to undo."""
         return sum(self[FORWARD, how] for how in STANDING)
 
     def undone(self, number: int) -> int:
-        """How many children have ended in an undo of the step."""
+        """The number of children that have ended in an undo of the step."""
         return self[undoing(number), UNDONE] + self[undoing(number), STUCK]
 
 

@@ -1,8 +1,8 @@
-"""Joins: the outcomes of a step's children, in a table of its own.
+"""Joins: the outcomes of a step's children, in a separate table.
 
 Each child has one write-once outcome per phase: ``f`` when it first ends, and ``u1``, ``u2`` and so on when it is
 undone for its parent. Counters next to them count the outcomes. First ends use only as many counters as the concurrency
-of the children needs, because each end reads them all. Undos use 16, because all children may end at once. The
+of the children needs, because each end reads all counters. Undos use 16, because all children may end at once. The
 transaction that ends a child writes both its outcome and its count.
 """
 
@@ -65,7 +65,7 @@ class Joins:
         self._table = settings.joins_table
 
     def record(self, parent: Parent, phase: str, outcome: ChildOutcome) -> bool:
-        """Write an outcome on behalf of a child; return ``False`` if it has one already."""
+        """Write an outcome on behalf of a child. Return ``False`` if the child already has an outcome."""
         writes = _writes(self._table, parent, phase, outcome)
         try:
             self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": writes})

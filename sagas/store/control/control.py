@@ -37,7 +37,7 @@ class ControlItems(ControlMarks):
     """The table of control items. Every write requires that an attribute exists (rule 7), so only :meth:`create` can
     create an item.
 
-    The requests that every step needs are built here, in DynamoDB's JSON. Placeholders have the names of their
+    This class builds the requests that every step needs, in DynamoDB's JSON. Placeholders have the names of their
     attributes: ``#status`` is the attribute, ``:status`` the value to set.
     """
 
@@ -213,7 +213,7 @@ class ControlItems(ControlMarks):
 
     def commit(self, before: SagaState, after: SagaState, stale_after: float) -> None:
         """Move the pointer: commit the entry at ``before.seq + 1`` and set the next state. If ``seq`` stays the same,
-        there is no entry, but the lease is released all the same."""
+        there is no entry, but the lease is still released."""
         update = self._move(before, after, self._mine(before, after), stale_after)
         joins = join_writes(self._settings.joins_table, before, after)
         try:
@@ -265,10 +265,10 @@ class ControlItems(ControlMarks):
 
     def _mine(self, before: SagaState, after: SagaState) -> str:
         """Return the condition of a commit."""
-        mine = "#token = :seen_token AND #seq = :seen_seq"  # rules 1 and 3: only the holder, and only the open slot
+        mine = "#token = :seen_token AND #seq = :seen_seq"  # rules 1 and 3: only the holder, only the open slot
         ignoring = not before.cancel.at and not after.undoing
         forward = before.status.value in _FORWARD and ignoring
-        # An accepted cancel prevents any step forward, and a signal any write that does not know of it.
+        # An accepted cancel prevents every step forward. A signal prevents every write that does not know of it.
         parts = [mine]
         for index, (was, now) in enumerate(zip(before.steps, after.steps, strict=True)):
             if was.waits_for == "signal" and was != now and not was.signalled:
@@ -324,8 +324,8 @@ class ControlItems(ControlMarks):
         ``due`` is always set, because claims do not change it, so the stored value may differ from that of ``before``.
         Writing an equal value costs nothing in an index.
 
-        If another entry follows under the same lease, ``due`` stays until then, unless the shard changes: two moves in
-        the index would cost four writes.
+        If another entry follows under the same lease, ``due`` stays the same until then, unless the shard changes: two
+        moves in the index would cost four writes.
 
         ``progress`` is removed, because its execution has ended.
 

@@ -1,4 +1,4 @@
-"""Marks on control items: notes by others than the lease holder, and the holder's heartbeats.
+"""Marks on control items: notes of processes other than the lease holder, and the holder's heartbeats.
 
 No mark advances a saga. Each is an update whose condition is that the saga has not changed since it was read.
 """
@@ -83,8 +83,8 @@ class ControlMarks:
     def mark_started(self, state: SagaState, index: int, count: int, token: int) -> bool:
         """Record that children of a step are being started; return ``False`` if the saga has changed since it was read.
 
-        No lease is taken, but the token rises, so that no claim overlooks these children. It rises by a random number,
-        which identifies the writer: so a success whose response was lost is recognized (rule 10).
+        No lease is taken, but the token rises, so no claim overlooks these children. The token rises by a random
+        number, which identifies the writer. So a success whose response was lost is recognized (rule 10).
         """
         step, place = state.steps[index], f"#steps[{index}]"
         conditions = [
@@ -128,7 +128,8 @@ class ControlMarks:
         return self._marked(state.saga_id, condition, change, values | seen(state))
 
     def mark_settling(self, state: SagaState) -> bool:
-        """Record since when a saga waits for a release, unless that is recorded already or the saga has changed."""
+        """Record the time since which a saga waits for a release, unless it is already recorded or the saga has
+        changed."""
         unchanged = f"{READABLE} AND #token = :seen_token AND #seq = :seen_seq"
         values = seen(state) | attributes_of({":settling_since": int(state.settling_since)})
         condition = f"{unchanged} AND attribute_not_exists(#settling_since)"
@@ -142,8 +143,8 @@ class ControlMarks:
         return self._changed(state.saga_id, back, model.open_shard.startswith(PAUSED))
 
     def push_due(self, saga_id: str, seen: str, due: float) -> bool:
-        """Make the saga due at ``due`` if the stored time is still ``seen`` (rule 9); return ``False`` if not. If the
-        stored time is ``due``, an earlier try may have succeeded without a response (rule 10)."""
+        """Make the saga due at ``due`` if the stored time is still ``seen`` (rule 9). Otherwise return ``False``. If
+        the stored time is ``due``, an earlier try may have succeeded without a response (rule 10)."""
         model = self._tables.control
         return self._changed(saga_id, [model.due.set(iso(due))], (model.due == seen) | (model.due == iso(due)))
 
@@ -197,7 +198,7 @@ def key_of(saga_id: str) -> Item:
 
 
 def seen(state: SagaState) -> Item:
-    """Return the values with which conditions compare: those of the state that was read."""
+    """Return the values of the state that was read, with which conditions compare."""
     lease = state.lease
     return attributes_of(
         {

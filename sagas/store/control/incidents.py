@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sagas.core.rules import step_in_trouble
+from sagas.core.rules import attention_code, step_in_trouble
 from sagas.core.states import SagaState
 from sagas.core.text import iso
 
@@ -23,26 +23,29 @@ class Incident:
         at: when it began, in the stored form, without fractions of seconds.
         saga: the saga type's name.
         step: the failed step.
+        code: why it needs one.
         error_type: the type of the error; empty if there is none.
     """
 
     at: str
     saga: str
     step: str
+    code: str
     error_type: str
 
     @classmethod
     def of(cls, state: SagaState) -> Incident:
         """Return the incident of a state."""
-        return cls(f"{iso(state.attention)[:_SECONDS]}Z", state.saga, step_in_trouble(state), state.error_type)
+        at = f"{iso(state.attention)[:_SECONDS]}Z"
+        return cls(at, state.saga, step_in_trouble(state), attention_code(state).value, state.error_type)
 
     @classmethod
     def parse(cls, key: str) -> Incident:
         """Parse the format of :attr:`key`."""
-        return cls(*key.split("#", 3))
+        return cls(*key.split("#", 4))
 
     @property
     def key(self) -> str:
         """The stored form. The incident as a sort key, which sorts by time and fits into a key of DynamoDB."""
-        text = f"{self.at}#{self.saga}#{self.step}#{self.error_type}"
+        text = f"{self.at}#{self.saga}#{self.step}#{self.code}#{self.error_type}"
         return text.encode()[:_LARGEST].decode(errors="ignore")

@@ -65,8 +65,9 @@ def shard_of(saga_id: str, shards: int) -> int:
 
 
 def sent_ahead(state: SagaState) -> bool:
-    """Whether the supervisor sends the saga's message shortly before the end of a wait: a long wait, without lease or
-    message. If the saga's own deadline comes first, the supervisor handles that when it passes."""
+    """Whether the supervisor sends the saga's message shortly before the end of a wait. This applies to long waits
+    without lease or message. If the saga's own deadline comes first, the supervisor handles the deadline when it
+    passes."""
     waits_long = state.status is SagaStatus.WAITING and state.not_before - state.updated_at > LONG_WAIT
     return waits_long and not state.lease and not 0.0 < state.ends_at < state.not_before
 
@@ -101,8 +102,8 @@ def wait_shard(shard: int) -> str:
 
 
 def paused_shard(saga: str, shard: int, *, undo: bool) -> str:
-    """Return the key in the index ``open`` of a shard's paused sagas. Sagas whose undo is paused have a key of their
-    own, because undos may be resumed earlier. No type's name has a ``#``."""
+    """Return the key in the index ``open`` of a shard's paused sagas. Sagas whose undo is paused have a separate key,
+    because undos may be resumed earlier. No type's name has a ``#``."""
     return f"{PAUSED}{saga}#undo#{shard}" if undo else f"{PAUSED}{saga}#{shard}"
 
 
@@ -117,7 +118,8 @@ def purge_shard(shard: int) -> str:
 
 
 STARTING = 60.0
-"""Seconds after which a start can no longer complete. Its function takes at most 29 s, for a child 30 s."""
+"""Seconds after which a start can no longer complete. The function that starts runs at most 29 s, or 30 s for a
+child."""
 OVERTAKEN = 900.0
 """Seconds for which a process that has lost its lease may still run. A lease for work without code is short, and the
 function may run as long as Lambda allows."""
@@ -129,9 +131,9 @@ def purge_at(state: SagaState, settings: StoreSettings) -> float:
     Retention counts from a saga's end. A saga that needs an operator is kept until it is resolved, and its retention
     counts from then.
 
-    A purge must not end while a process may still write that does not know of it, because late writes would be kept for
-    good. Such processes are a caller that wrote the first entry and creates the control item next, a function that
-    starts children, and a lost execution. An interrupted purge continues at the same time.
+    A purge must not end while a process that does not know of it may still write: late writes would be kept for good.
+    Such processes are a caller that wrote the first entry and creates the control item next, a function that starts
+    children, and a lost execution. An interrupted purge continues at the same time.
     """
     if state.purge is not None:
         began = state.updated_at if any(step.fan_out.children for step in state.steps) else state.created_at
@@ -145,7 +147,8 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     """Return the control item of a state, without progress. ``stale_after``: seconds without a response until a
     stall."""
     lease, shard = state.lease, shard_of(state.saga_id, settings.shards)
-    # A correlation id that equals the saga's id is not stored. For a long one, which the journal has, an empty text is.
+    # A correlation id that equals the saga's id is not stored. A long one is stored as an empty text: the journal has
+    # it.
     correlation_id = state.correlation_id if len(state.correlation_id) <= _LONGEST_STORED else ""
     item = attributes_of(
         {
@@ -266,7 +269,7 @@ def attributes_of(values: Mapping[str, str | int | bool | bytes | None]) -> Item
 
 
 def _set_attributes_of(values: Mapping[str, str | int | bool]) -> Item:
-    """Return the same, also without zero, false and empty values: they are the defaults of missing attributes."""
+    """Return the same, but leave out zero, false and empty values, too: missing attributes have these defaults."""
     return attributes_of({name: value for name, value in values.items() if value})
 
 

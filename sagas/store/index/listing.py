@@ -1,4 +1,4 @@
-"""List sagas by type, by status and by need for action, from indexes that are sparse or write-once."""
+"""Lists sagas by type, by status and by need for action, from indexes that are sparse or write-once."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class IndexPosition:
 
     @classmethod
     def parse(cls, cursor: str) -> IndexPosition:
-        """Read a cursor back."""
+        """Return the position that a cursor stands for."""
         try:
             padded = cursor + "=" * (-len(cursor) % 4)
             position = msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True), type=cls)
@@ -73,15 +73,15 @@ class TimeRange:
     """A span of time, in epoch seconds.
 
     Args:
-        since: the first moment; 0 if it has no beginning.
-        until: the moment after the last one; 0 if it has no end.
+        since: the first moment; 0 if the span has no beginning.
+        until: the moment after the last moment; 0 if the span has no end.
     """
 
     since: float = 0.0
     until: float = 0.0
 
     def bounds(self, before: str | None = None) -> tuple[str, str]:
-        """Return the first and the last moment in their stored form. The last one is not after ``before``."""
+        """Return the first and the last moment in their stored form. The last moment is not after ``before``."""
         last = iso(self.until - 0.001) if self.until > 0.001 else _LAST
         return iso(self.since), last if before is None else min(last, before)
 
@@ -91,7 +91,7 @@ ALWAYS = TimeRange()
 
 @dataclass(frozen=True, slots=True)
 class IdPage:
-    """Ids of sagas in order, and the cursor of the next page; ``None`` on the last page."""
+    """Ids of sagas in order, and the cursor of the next page, which is ``None`` on the last page."""
 
     saga_ids: list[str]
     cursor: str | None
@@ -135,7 +135,7 @@ class Listing:
         return _page(heapq.merge(*self._begun(streams), reverse=True), limit)
 
     def in_flight(self, status: str, names: Iterable[str], limit: int) -> list[str]:
-        """Return ids of sagas in flight, among them all sagas of these types that have a status."""
+        """Return ids of sagas in flight. They include all sagas of these types with this status."""
         keys = [*self.due_shards, *self.wait_shards]
         keys += [key for name in names for undo in (False, True) for key in self.paused_shards(name, undo=undo)]
         listed = self.attention(limit, None).saga_ids if status == SagaStatus.DEAD_LETTERED else []
@@ -287,7 +287,7 @@ class Listing:
 def _beyond(
     start: IndexPosition | None, positions: Iterable[IndexPosition], *, reverse: bool = False
 ) -> Iterator[IndexPosition]:
-    """Yield the positions after ``start``, in order. ``reverse``: from the last to the first."""
+    """Yield the positions after ``start``, in order or, with ``reverse``, in reverse order."""
     # The index does not order equal sort keys, but a cursor needs an order.
     for _, equal in itertools.groupby(positions, key=lambda position: position.sort):
         for position in sorted(equal, reverse=reverse):

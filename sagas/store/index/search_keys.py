@@ -19,7 +19,7 @@ from sagas.store.tables import Tables
 _LONGEST = 128
 """Maximum bytes of a value that is stored as it is. Longer values are stored as a hash."""
 _KIND = "find#"
-"""Prefix of the keys of these items. No saga's id has it."""
+"""Prefix of the keys of these items. No saga's id has this prefix."""
 
 
 def find_key(saga: str, name: str, value: str) -> str:
@@ -55,7 +55,7 @@ class SearchKeys:
         ]
 
     def put(self, state: SagaState, values: Mapping[str, str]) -> None:
-        """Write the items of a saga before it is created, so that it can be found from the beginning."""
+        """Write the items of a saga before the saga is created, so it can be found from the beginning."""
         for item in self.items(state, values):
             self._tables.connection.dispatch("PutItem", {"TableName": self._settings.sagas_table, "Item": item})
 
@@ -66,7 +66,7 @@ class SearchKeys:
             self._tables.connection.dispatch("DeleteItem", {"TableName": self._settings.sagas_table, "Key": key})
 
     def having(self, saga: str, saga_ids: Iterable[str], name: str, value: str) -> set[str]:
-        """Return those of a type's sagas that have a value."""
+        """Return the ids of those ``saga_ids`` whose sagas have a value."""
         keys: list[dict[str, Any]] = [{"saga_id": {"S": _id(saga_id, name)}} for saga_id in set(saga_ids)]
         expected = find_key(saga, name, value)
         items = self._tables.connection.get_many(self._settings.sagas_table, keys)

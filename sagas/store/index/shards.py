@@ -14,7 +14,8 @@ from sagas.store.tables import Tables
 _KEY: Item = {"saga_id": {"S": "shards#highest"}}
 """The key of an item in the table of sagas, which no saga can have."""
 _GOOD_FOR = 60.0
-"""Seconds for which the number is cached. Only a deployment changes it; the supervisor notes that within a minute."""
+"""Seconds for which the number is cached. Only a deployment changes the number. The supervisor stores the change within
+a minute."""
 
 
 class Shards:
@@ -23,9 +24,9 @@ class Shards:
     If the number was reduced, there may still be sagas in higher shards.
 
     Args:
-        tables: where the number is stored.
+        tables: the tables in which the number is stored.
         settings: the deployed settings.
-        now: seconds of a monotonic clock.
+        now: a monotonic clock in seconds.
     """
 
     def __init__(self, tables: Tables, settings: StoreSettings, now: Callable[[], float] = monotonic) -> None:
@@ -36,13 +37,13 @@ class Shards:
         self._cached: tuple[float, int] | None = None
 
     def number(self) -> int:
-        """Return how many shards may hold sagas; cached for a minute."""
+        """Return the number of shards that may hold sagas. The number is cached for a minute."""
         if self._cached is None or self._now() - self._cached[0] >= _GOOD_FOR:
             self._cache(self._stored())
         return self._cached[1] if self._cached else self.deployed
 
     def note(self) -> int:
-        """Read the number, and store the deployed one if it is higher. Returns the higher one."""
+        """Read the stored number, and store the deployed number if it is higher. Returns the higher number."""
         stored = self._stored()
         if stored < self.deployed:
             request = {

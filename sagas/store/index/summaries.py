@@ -1,4 +1,4 @@
-"""Summaries of sagas, by which a sweep decides about their objects."""
+"""Summaries of sagas, with which a sweep decides about the sagas' objects."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ class SagaSummary:
     Args:
         saga: the saga type's name.
         status: its status.
-        attention: whether it needs an operator.
-        settled_at: if it has ended, epoch seconds after which neither the saga nor a lost attempt can act any more.
-        results: the numbers of the entries with its request and results; empty if they were purged.
+        attention: whether the saga needs an operator.
+        settled_at: if the saga has ended, epoch seconds after which neither the saga nor a lost attempt can act any
+            more.
+        results: the numbers of the entries with the request and results; empty if they were purged.
     """
 
     saga: str

@@ -1,4 +1,4 @@
-"""Verify a saga's audit trail: each entry's hash covers all entries before it.
+"""Verifies a saga's audit trail: each entry's hash covers all entries before it.
 
 An entry contains the hash of its predecessor, and the control item contains the hash of the last entry. So the
 successor or the control item reveals a changed entry. The numbers reveal missing entries, and entries that were
@@ -41,8 +41,8 @@ class ChainFinding:
     """Result of verifying an audit trail.
 
     Args:
-        entries: how many committed entries were verified.
-        bad: the first entry that differs from what was written; ``None`` if none does.
+        entries: the number of committed entries that were verified.
+        bad: the first entry that differs from what was written; ``None`` if no entry differs.
     """
 
     entries: int
@@ -103,8 +103,8 @@ def _broken(entries: Sequence[Entry], head: bytes | None) -> Bad | None:
         if entry.seq != position + 1:
             return None
         if entry.link != running:
-            # If its link is missing, or its successor fits the earlier entries, this entry was changed. Otherwise its
-            # predecessor was changed.
+            # If the entry's link is missing, or its successor fits the earlier entries, this entry was changed.
+            # Otherwise its predecessor was changed.
             after = entries[position + 1].link if position + 1 < len(entries) else head
             itself = not entry.link or after == entry.hash_after(running)
             return Bad(entry.seq if itself else max(position, 1), Wrong.CHANGED)

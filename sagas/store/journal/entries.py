@@ -48,15 +48,15 @@ class Tombstone:
     """What remains of a purged saga, in place of its first entry.
 
     Args:
-        purge: when, by whom and why it was purged.
+        purge: the time, the actor and the reason of the purge.
         request_hash: the hash of the request, by which a repeated start is recognized.
         state: the saga's last state. A state has no payloads.
         actions: its audit trail, at most the last 1,000 entries.
-        aside: true if the saga had payloads in S3.
+        aside: whether the saga had payloads in S3.
         link: the hash of the entry before the first action; empty if there was none.
         found_by: the names of its search keys, without values.
         objects: bucket and key of the first S3 objects that its results named.
-        more_objects: how many more objects the results named.
+        more_objects: the number of further objects that the results named.
         hidden: ``request`` and the steps whose values had hidden parts.
     """
 
@@ -92,7 +92,7 @@ class Entry:
         details: further data of the fact, as JSON builtins.
         payload: the request or the result, as JSON text.
         salt: the salt of the entry's hashes, 22 random characters of base64url; empty in a tombstone.
-        link: the hash of the previous entry; empty in the first one.
+        link: the hash of the previous entry; empty in the first entry.
         hashed: the payload's hash, while the payload is in S3 or encrypted and not loaded.
         encrypted: the encrypted payload, while it is not loaded.
         tombstone: the remains of a purged saga, in its first entry.
@@ -207,12 +207,12 @@ class _Field:
     """A field of a fact, and how an entry stores it. See :data:`sagas.core.events.ALWAYS` and ``TIME``.
 
     Args:
-        attribute: its name in the fact.
-        name: its name in the details of the entry.
-        types: the members of its type, if that is a union, or else its type.
-        default: its default, if it has one.
-        always: whether it is stored even if it has its default.
-        time: whether it is epoch seconds, which are stored as ISO 8601.
+        attribute: the field's name in the fact.
+        name: the field's name in the details of the entry.
+        types: the members of the field's type if that is a union, else the type itself.
+        default: the field's default, if it has one.
+        always: whether the field is stored even if it has its default.
+        time: whether the field has epoch seconds, which are stored as ISO 8601.
     """
 
     attribute: str

@@ -169,7 +169,7 @@ class Journal:
 
 
 def _place_of(entry: Entry) -> str:
-    """Return the place to which an encrypted payload is bound. Its token excludes other writers' entries in the
+    """Return the place to which an encrypted payload is bound. The token in it excludes other writers' entries in the
     slot."""
     return f"{entry.seq}/{entry.token}/{entry.action}"
 

@@ -1,4 +1,4 @@
-"""The objects of a bucket: list them by page, delete up to 1,000 at a time, and archive each to any bucket."""
+"""The objects of a bucket: lists them by page, deletes up to 1,000 at a time, and archives each to any bucket."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class ObjectPage:
-    """Up to 1,000 objects, ordered by key. ``last``: whether no more follow."""
+    """Up to 1,000 objects, ordered by key. ``last`` says whether no more objects follow."""
 
     objects: tuple[Listed, ...]
     last: bool

@@ -1,8 +1,8 @@
 """Payloads too large for a journal entry, in S3 under ``payloads/{hash}/{saga_id}/{seq}/{token}/{digest}``.
 
-The key contains the fencing token, so a late writer with an old token cannot overwrite the payload of a newer entry. It
-contains a digest of the content, because two starts with one idempotency key have the same token, and the refused start
-must not overwrite the request of the other. A hash of the saga's id comes first, because ids begin with the time, and
+The key contains the fencing token, so a late writer with an old token cannot overwrite the payload of a newer entry.
+The key also contains a digest of the content: two starts with one idempotency key have the same token, and the refused
+start must not overwrite the other's request. A hash of the saga's id comes first, because ids begin with the time, and
 S3 takes 3,500 puts per second and prefix.
 """
 
@@ -64,7 +64,7 @@ class Payloads:
         return self._encryption.decrypt(saga_id, place, stored)
 
     def is_large(self, payload: str) -> bool:
-        """Whether a payload, a JSON text, must go to S3."""
+        """Whether a payload, which is a JSON text, must go to S3."""
         return len(payload.encode()) > self._settings.payload_limit
 
     def put(self, saga_id: str, seq: int, token: int, payload: str) -> str:
@@ -97,7 +97,7 @@ class Payloads:
         """Delete all payloads of a saga, including those that no entry names."""
         if not self._settings.payload_bucket:
             return
-        from sagas.store.journal.objects import Objects  # here, because only a purge deletes
+        from sagas.store.journal.objects import Objects  # imported here, because only a purge deletes
 
         objects = Objects(self._client, self._settings.payload_bucket)
         last = False

@@ -1,4 +1,4 @@
-"""Write the tombstones of purged sagas, and delete everything else.
+"""Writes the tombstones of purged sagas, and deletes everything else.
 
 A purged saga's first entry becomes its tombstone. No other item of a saga is deleted by DynamoDB at the end of a time
 to live. With two such items, one could be deleted days before the other, and the rest would look like an unfinished
@@ -53,7 +53,8 @@ class Tombstones:
         return {saga_id: tombstone for saga_id, tombstone in tombstones.items() if tombstone is not None}
 
     def put(self, saga_id: str, tombstone: Tombstone) -> None:
-        """Turn the first entry of a saga into its tombstone, without payload, salt and details, unless it is one."""
+        """Turn the first entry of a saga into its tombstone, without payload, salt and details, unless it already is a
+        tombstone."""
         state = replace(tombstone.state, lease=None, purge=None, progress=None)
         item = item_of(state, self._settings, _NOT_OPEN)
         actions = tombstone.actions[-MOST_ACTIONS:]

@@ -1,4 +1,4 @@
-"""The supervisor's scan positions: how far it has sent the due sagas of each shard to workers.
+"""The supervisor's scan positions: for each shard, the position up to which its due sagas were sent to workers.
 
 There is one item per shard, under a key that no saga can have. A *round* scans a shard of the index from its beginning,
 page by page, over several runs. Until the round ends, sagas before the position are not sent again unless the queue is
@@ -23,8 +23,8 @@ class ScanPosition:
     Args:
         upto: the last position that was sent.
         until: when the round ends.
-        moved_at: when the position was noted.
-        by: a nonce of the run that noted the position, by which it recognizes its own note.
+        moved_at: when the position was stored.
+        by: a nonce of the run that noted the position, by which the run recognizes its own note.
     """
 
     upto: IndexPosition | None = None

@@ -29,8 +29,8 @@ class Round:
         number: the round's number, from 1; 0 if there is none.
         began_at: when the round began.
         finished_at: when a round last ended.
-        parts: how many parts it has.
-        open: how many parts are not done.
+        parts: the number of parts.
+        open: the number of parts that are not done.
     """
 
     saga: str
@@ -58,7 +58,7 @@ class RoundPart:
         until: the last key of the range; empty at the end of the prefix.
         sums: the counters so far, by name.
         stopped: why the part has stopped; empty while it runs.
-        done: true if the part has reached its end.
+        done: whether the part has reached its end.
         owner: the worker that holds the part.
         held_until: epoch seconds after which the owner can no longer act.
     """
@@ -80,7 +80,7 @@ class SweepRounds:
 
     Args:
         tables: the connections.
-        settings: where the table is.
+        settings: the settings, which name the table.
     """
 
     def __init__(self, tables: Tables, settings: StoreSettings) -> None:

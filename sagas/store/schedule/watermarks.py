@@ -15,10 +15,9 @@ class Watermark:
     """Progress of a queue. Times are epoch seconds; 0 means never.
 
     Args:
-        passed: when a message was sent that has been handled. Another environment may have handled a later one.
-        noted_at: when that was noted.
-        resumed_at: when messages could be handled again after an outage of the store, or when last no message was
-            handled for long.
+        passed: the time at which a handled message was sent. Another environment may have handled a later message.
+        noted_at: when ``passed`` was stored.
+        resumed_at: the end of the last outage of the store, or of the last long time in which no message was handled.
         empty_at: when the queue was last seen empty.
     """
 
@@ -53,7 +52,7 @@ class Watermarks:
         model(_key(saga, step)).update(actions=actions)
 
     def note_rest(self, saga: str, step: str, at: float, *, empty: bool, silent: bool) -> None:
-        """Write that a queue is empty, or that its workers handle nothing. The last write wins. ``at``: epoch
+        """Record that a queue is empty, or that its workers handle nothing. The last write wins. ``at``: epoch
         seconds."""
         model = self._tables.watermark
         actions = [

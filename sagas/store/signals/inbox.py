@@ -18,7 +18,7 @@ _COMING = ("PENDING", "RUNNING", "RETRYING")
 
 
 class Inbox:
-    """Stores signals by saga, step and round. Each is written once, together with its step's flag in the control
+    """Stores signals by saga, step and round. Each signal is written once, together with its step's flag in the control
     item."""
 
     def __init__(self, tables: Tables, settings: StoreSettings, payloads: Payloads) -> None:
@@ -27,12 +27,12 @@ class Inbox:
         self._payloads = payloads
 
     taking = "#status IN (:PENDING, :RUNNING, :WAITING, :DEAD_LETTERED)"
-    """The condition that a saga may still reach a step or waits there."""
+    """The condition that a saga may still reach a step, or waits at it."""
 
     def accept(self, before: SagaState, index: int, signal: SentSignal, stale_after: float) -> bool:
         """Put a value into the inbox and set its step's flag, in one transaction. ``stale_after``: seconds after which
         the supervisor acts on the signal if the caller dies first. Returns whether both were written. If not, neither
-        was, and the caller must read the saga again."""
+        was written, and the caller must read the saga again."""
         step, place = before.steps[index], f"#steps[{index}]"
         text, ref = self._payloads.encrypted(before.saga_id, _place(step.name, step.round), signal.payload), None
         if self._payloads.is_large(text):
@@ -102,7 +102,7 @@ class Inbox:
         return SentSignal(payload, item["content"]["S"], item["actor"]["S"], epoch(item["at"]["S"]), hidden)
 
     def delete(self, state: SagaState) -> None:
-        """Delete all signals of a saga, from all rounds. Missing ones count as deleted."""
+        """Delete all signals of a saga, from all rounds. Missing signals count as deleted."""
         for step in state.steps:
             for number in range(step.round + 1 if step.waits_for == "signal" else 0):
                 key = {"saga_id": {"S": _key(state.saga_id, step.name, number)}}

@@ -23,7 +23,7 @@ class BreakerItems:
 
     Args:
         tables: the connections.
-        settings: where the table is.
+        settings: the settings, which name the table.
     """
 
     def __init__(self, tables: Tables, settings: StoreSettings) -> None:
@@ -31,7 +31,7 @@ class BreakerItems:
         self._settings = settings
 
     def get(self, saga: str, step: str) -> BreakerState:
-        """Return a step's breaker, by a consistent read; a closed breaker if none was ever written."""
+        """Return a step's breaker, by a consistent read. If none was ever written, return a closed breaker."""
         request = {"TableName": self._settings.sagas_table, "Key": _key(saga, step), "ConsistentRead": True}
         return _state_of(self._tables.connection.dispatch("GetItem", request).get("Item", {}))
 

@@ -1,4 +1,4 @@
-"""All pauses, in one item. So an environment reads one item, however many pauses there are."""
+"""All pauses, in one item. So an environment reads only one item, however many pauses there are."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Pauses:
     """All pauses, cached for a few seconds.
 
     Args:
-        tables: where the pauses are stored.
+        tables: the tables in which the pauses are stored.
         table: the name of the table of sagas.
         now: epoch seconds.
     """

@@ -40,8 +40,8 @@ class Streak:
 
     Args:
         failures: failed sagas that may count, oldest first.
-        paused_until: epoch seconds until which starts are refused; 0 if they never were; :data:`FOREVER` until an
-            operator resumes the type.
+        paused_until: epoch seconds until which starts are refused. 0 if starts were never refused, :data:`FOREVER` if
+            they are until an operator resumes the type.
     """
 
     failures: tuple[FailedSaga, ...] = ()
@@ -85,7 +85,7 @@ class Streaks:
         counts = self._counts(last.at) & model.failures.contains(last.text)
         if self._update(name, [model.paused_until.set(iso(until))], counts):
             return True
-        return self.get(name).paused_until == round(until, 3)  # this call's own write, if its response was lost
+        return self.get(name).paused_until == round(until, 3)  # an earlier try may have succeeded
 
     def _counts(self, now: float) -> Any:
         model = self._tables.streak

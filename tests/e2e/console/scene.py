@@ -36,7 +36,7 @@ def a_bad_day() -> FakeService:
             saga_id=numbered(0x64 + number),
             created_at=at(-785 - 60 * number),
             updated_at=at(-720 - 60 * number),
-            attention=attention("the undo of capture failed", {"step": "capture", **OFFLINE, "undo": True}),
+            attention=attention("undo_failed", {"step": "capture", **OFFLINE, "undo": True}),
             request={"amount": 280, "customer": "c-280", "card": "4111 1111 1111 1111"},
             error={"step": "ship", **REJECTED},
             steps=[

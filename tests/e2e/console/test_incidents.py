@@ -75,15 +75,16 @@ def becomes(page: Page, status: str) -> None:
     expect(page.locator(".title .status")).to_have_text(status)
 
 
-def test_a_dead_letter_is_redriven(trials: Stack, page: Page) -> None:
+def test_a_retry_takes_the_dead_letter_along(trials: Stack, page: Page) -> None:
     saga = started(trials, "waiting", mood="fail", executions=2)
     at_rest(trials, saga, "DEAD_LETTERED")
     expect(page.get_by_role("heading", name="waiting · step act used up its attempts")).to_be_visible()
     poll("the message", lambda: trials.saga_client().count_letters("waiting"))
     open_saga(page, saga)
     expect(page.locator("main")).to_contain_text("RuntimeError: as was asked for")
-    page.get_by_role("button", name="Redrive").click()
+    page.get_by_role("button", name="Retry").click()
     becomes(page, "COMPLETED")
+    poll("an empty queue", lambda: not trials.saga_client().count_letters("waiting"))
 
 
 def test_an_undo_that_failed_is_retried_by_keyboard(trials: Stack, page: Page) -> None:

@@ -175,7 +175,7 @@ def test_one_first_and_then_the_rest_with_stop(
     monkeypatch.setattr(service, "retry", held_up)
     tab = console(service)
     page = tab.page
-    page.get_by_text("Redrive: 24").click()
+    page.get_by_text("Retry: 24").click()
     page.get_by_role("radio", name="Retry.").check()
     reason = page.locator("details[open] textarea[name=reason]")
     reason.fill("the topic is back")
@@ -183,7 +183,7 @@ def test_one_first_and_then_the_rest_with_stop(
     tab.shows(page.get_by_text("The job has ended."))
     assert len(service.did()) == 1
     tab.go("/")
-    page.get_by_text("Redrive: 24").click()
+    page.get_by_text("Retry: 24").click()
     page.get_by_role("radio", name="Retry.").check()
     page.locator("details[open] textarea[name=reason]").fill("the topic is back")
     page.get_by_role("button", name="All: 24").click()

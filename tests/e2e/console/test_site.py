@@ -94,6 +94,14 @@ def test_old_addresses_lead_on(site: Path) -> None:
         assert (site / f"{new}.html").is_file()
 
 
+def test_the_first_use_of_a_term_leads_to_the_glossary(site: Path) -> None:
+    page = (site / "concepts" / "guarantees.html").read_text()
+    assert page.count('href="../glossary.html#term-lease"') == 1
+    entry = re.search(r'href="(\.\./glossary\.html#term-dead-letter)"', page)
+    assert entry is not None
+    assert 'id="term-dead-letter"' in (site / "glossary.html").read_text()
+
+
 def test_each_section_of_the_runbook_that_an_alarm_names_is_an_anchor(site: Path) -> None:
     named = set(re.findall(r"runbook\.md#([\w-]+)", (DOCS / "reference" / "alarms.md").read_text()))
     page = (site / "operations" / "runbook.html").read_text()
@@ -132,7 +140,7 @@ def test_one_finds_commands_codes_alarms_and_actions(chromium: Browser, served: 
 def test_a_page_with_the_words_in_its_title_is_found_first(chromium: Browser, served: str) -> None:
     context = chromium.new_context()
     page = context.new_page()
-    for words, first in {"guarantees": "concepts/guarantees", "costs": "concepts/cost-model"}.items():
+    for words, first in {"guarantees": "concepts/guarantees", "parallel": "build/children"}.items():
         page.goto(f"{served}/0.2/search.html?q={words}")
         page.wait_for_selector(f'ul.search li:first-child a[href*="{first}.html"]', timeout=20_000)
     context.close()

@@ -28,8 +28,9 @@ DEAD = a_saga(
     ],
     error={"step": "announce", "type": "NotFound", "message": "no\n\x1b[31mtopic"},
     attention=attention(
-        "step announce used up its attempts",
+        "exhausted",
         {"step": "announce", "type": "NotFound", "message": "no\n\x1b[31mtopic"},
+        reason="step announce used up its attempts",
     ),
 )
 ENTRY: dict[str, Any] = {
@@ -59,7 +60,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[StubApi]:
         where = {"api_url": stub.url, "region": "us-east-1", "endpoint_url": stub.url, "supervisor": "the-supervisor"}
         (tmp_path / ".sagas").mkdir()
         (tmp_path / ".sagas" / "local.json").write_text(
-            json.dumps({**where, "queues": {"create-zip": {}}, "dead_letter_queues": {"create-zip": stub.url}})
+            json.dumps({**where, "queues": {"create-zip": {}}, "dead_letter_queues": {}})
         )
         yield stub
 

@@ -17,7 +17,7 @@ OTHER = SAGA_ID[:-1] + "0"
 
 def dead(saga_id: str = SAGA_ID) -> dict[str, Any]:
     error = {"step": "check", "type": "Timeout", "message": "too late"}
-    return a_saga("DEAD_LETTERED", saga_id=saga_id, error=error, attention=attention("it failed", error))
+    return a_saga("DEAD_LETTERED", saga_id=saga_id, error=error, attention=attention("exhausted", error))
 
 
 def page(*sagas: dict[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class TestShow:
         assert lines[1].startswith("started 2026-11-21 09:48:50 UTC as version 1, ")
         assert lines[4].split() == ["announce", "FAILED", "4", "NotFound"]
         assert f"create-zip {SAGA_ID}, step announce, attempt 4 failed: NotFound: no [31mtopic" in lines
-        assert f"`sagas dlq redrive create-zip {SAGA_ID}`" in lines[6]
+        assert f"`sagas retry create-zip {SAGA_ID}`" in lines[6]
         assert f"`sagas retry create-zip {SAGA_ID}`" in lines[6]
         assert lines[7:] == ["request {}", "stack trace of announce, attempt 4, trace id 1-abc", "  Traceback"]
         assert "\x1b" not in result.stdout
@@ -177,7 +177,7 @@ class TestLists:
 
     def test_attention_goes_on_for_one_type(self, api: StubApi, run: Run) -> None:
         api.will(200, {"sagas": [], "cursor": "two"}).will(200, {"sagas": [DEAD], "cursor": None})
-        result = run("attention", "create-zip", "--json")
+        result = run("attention", "create-zip", "--sagas", "--json")
         assert json.loads(result.stdout) == {"sagas": [DEAD], "cursor": None}
         assert [one.path for one in api.asked] == [
             "/v1/attention?type=create-zip&limit=20", "/v1/attention?type=create-zip&limit=20&cursor=two",
@@ -190,29 +190,39 @@ class TestLists:
     def test_an_empty_one_says_so(self, api: StubApi, run: Run) -> None:
         api.will(200, {"sagas": [], "cursor": None})
         assert run("list").stdout == "No sagas.\n"
-        assert run("attention").stdout == "Nothing needs attention.\n"
+        assert run("attention", "--sagas").stdout == "Nothing needs attention.\n"
 
     def test_attention_says_why(self, api: StubApi, run: Run) -> None:
         api.will(200, {"sagas": [DEAD], "cursor": None})
-        assert "step announce used up its attempts" in run("attention").stdout
+        assert "step announce used up its attempts" in run("attention", "--sagas").stdout
 
     def test_a_pipe_cuts_nothing(self, api: StubApi, run: Run) -> None:
         reason = "the provider is down " * 60
-        api.will(200, {"sagas": [DEAD | {"attention": attention(reason)}], "cursor": None})
-        assert reason.strip() in run("attention").stdout
+        api.will(200, {"sagas": [DEAD | {"attention": attention("exhausted", reason=reason)}], "cursor": None})
+        assert reason.strip() in run("attention", "--sagas").stdout
 
     def test_incidents(self, api: StubApi, run: Run) -> None:
         seen = {"first_seen": DEAD["updated_at"], "last_seen": DEAD["updated_at"]}
-        one = {"type": "create-zip", "step": "announce", "error_type": "ProviderDown", "count": 12, **seen}
-        api.will(200, {"incidents": [one, one | {"step": "upload", "error_type": None}], "at_least": True})
-        _, first, second, more = run("attention", "--incidents", "create-zip").stdout.splitlines()
-        assert first.split()[:4] == ["create-zip", "announce", "ProviderDown", "12"]
-        assert second.split()[:3] == ["create-zip", "upload", "12"]
+        one = {
+            "type": "create-zip",
+            "step": "announce",
+            "code": "exhausted",
+            "error_type": "ProviderDown",
+            "count": 741,
+        }
+        answer = {"incidents": [one | seen, one | seen | {"code": "failed", "error_type": None}], "at_least": True}
+        api.will(200, answer)
+        head, first, second, _, more = run("attention", "create-zip").stdout.splitlines()
+        assert head.split()[:6] == ["type", "step", "error", "sagas", "since", "last"]
+        assert first.split()[:4] == ["create-zip", "announce", "ProviderDown", "741"]
+        assert first.endswith("Nothing has been rolled back. Fix the cause, then retry: this step runs again.")
+        assert second.split()[:4] == ["create-zip", "announce", "failed", "741"]
         assert more == "More sagas need attention than were counted."
+        assert json.loads(run("attention", "--json").stdout) == answer
         api.answers.clear()
         api.will(200, {"incidents": [], "at_least": False})
-        assert run("attention", "--incidents").stdout == "Nothing needs attention.\n"
-        paths = ["/v1/attention?type=create-zip&group=incident", "/v1/attention?group=incident"]
+        assert run("attention").stdout == "Nothing needs attention.\n"
+        paths = ["/v1/attention?type=create-zip&group=incident", *["/v1/attention?group=incident"] * 2]
         assert [asked.path for asked in api.asked] == paths
 
     def test_audit(self, api: StubApi, run: Run) -> None:
@@ -308,9 +318,19 @@ class TestTerminal:
         assert lines[2].split()[:3] == [SAGA_ID[:8], "create-zip", "PENDING"]
         assert lines[2].endswith("d ago")
 
+    def test_an_incident_has_its_error_and_what_to_do(self, api: StubApi, run: Run) -> None:
+        seen = {"first_seen": DEAD["updated_at"], "last_seen": DEAD["updated_at"], "code": "exhausted", "count": 741}
+        one = {"type": "checkout-of-a-basket", "step": "charge-the-card", "error_type": "ProviderUnavailable", **seen}
+        api.will(200, {"incidents": [one, one | {"code": "code_missing"}], "at_least": False})
+        lines = self.lines(run, "attention")
+        assert lines[0].split() == ["type", "step", "error", "sagas", "next"]
+        assert lines[1].split() == ["checkout-of-a-basket", "charge-the-card", "ProviderUnavailable", "741", "retry"]
+        assert lines[2].split()[-1] == "deploy"
+        assert all(len(line) <= 80 for line in lines)
+
     def test_wide_has_all(self, api: StubApi, run: Run) -> None:
         api.will(200, {"sagas": [DEAD], "cursor": None})
-        head, line = self.lines(run, "attention", "--wide")
+        head, line = self.lines(run, "attention", "--sagas", "--wide")
         assert head.split() == ["id", "type", "status", "started", "changed", "error", "reason"]
         assert line.startswith(f"{SAGA_ID}  create-zip  DEAD_LETTERED  2026-11-21 09:48:50 UTC")
         assert line.endswith("step announce used up its attempts")

@@ -108,9 +108,13 @@ def a_step(name: str, status: str = "COMPLETED", **fields: Any) -> dict[str, Any
     return known | fields
 
 
-def attention(reason: str, error: dict[str, Any] | None = None) -> dict[str, Any]:
+def attention(
+    code: str, error: dict[str, Any] | None = None, *, step: str = "announce", reason: str = "the reason"
+) -> dict[str, Any]:
     """Return why a saga needs an operator."""
-    return {"reason": reason, "since": BEGAN, "error": error and {"step": None, "undo": False, **error}}
+    shown = error and {"step": step, "undo": False, **error}
+    at, kind = (shown["step"], shown["type"]) if shown else (step, None)
+    return {"code": code, "step": at, "error_type": kind, "reason": reason, "since": BEGAN, "error": shown}
 
 
 def a_saga(status: str = "COMPLETED", **fields: Any) -> dict[str, Any]:

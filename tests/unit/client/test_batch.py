@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +16,7 @@ from sagas.client.operate.batch import Batch, choose
 from sagas.client.operate.outcomes import CallOutcome
 from sagas.client.operate.pacing import STOP_AFTER
 from sagas.errors import Ambiguous, Conflict, NotFound, SagaError, Unavailable
+from sagas.operations import Operation
 from tests.unit.client.stub import a_saga, attention
 
 
@@ -27,6 +28,7 @@ class Service(SagaClient):
         self.refuses: dict[str, list[SagaError]] = {}
         self.calls: list[tuple[str, ...]] = []
         self.asked: list[tuple[Any, ...]] = []
+        self.taken: list[tuple[str, set[str]]] = []
 
     def _call(self, *call: str) -> Any:
         self.calls.append(call)
@@ -46,6 +48,10 @@ class Service(SagaClient):
 
     def resolve(self, type: str, saga_id: str, reason: str, action: str = "", steps: Sequence[str] = ()) -> Any:
         return self._call("resolve", type, saga_id, reason, action, *steps)
+
+    def take_letters(self, operation: Operation, type: str, saga_ids: Collection[str]) -> str:
+        self.taken.append((operation.name, {*saga_ids}))
+        return ""
 
     def rerun(self, type: str, saga_id: str, key: str | None = None) -> Any:
         return self._call("rerun", type, saga_id, key or "")
@@ -92,7 +98,7 @@ class Clock:
 
 def saga(saga_id: str, status: str, error: str = "", message: str = "", *, listed: bool = True) -> dict[str, Any]:
     cause = {"step": "pay", "type": error, "message": message} if error else None
-    return a_saga(status, saga_id=saga_id, error=cause, attention=attention("it failed") if listed else None)
+    return a_saga(status, saga_id=saga_id, error=cause, attention=attention("exhausted") if listed else None)
 
 
 def chosen(service: Service, action: str, **filters: Any) -> list[str]:

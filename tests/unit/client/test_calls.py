@@ -191,9 +191,9 @@ class TestReading:
         ]
 
     def test_attention(self, api: StubApi, client: SagaClient) -> None:
-        api.will(200, {"sagas": [a_saga("FAILED", attention=attention("it failed"))], "cursor": "next"})
+        api.will(200, {"sagas": [a_saga("FAILED", attention=attention("failed"))], "cursor": "next"})
         page = client.attention("create-zip", limit=1)
-        assert (page["sagas"][0]["attention"], page["cursor"]) == (attention("it failed"), "next")
+        assert (page["sagas"][0]["attention"], page["cursor"]) == (attention("failed"), "next")
         assert api.asked[0].path == "/v1/attention?type=create-zip&limit=1"
 
     def test_audit_reads_all_pages(self, api: StubApi, client: SagaClient) -> None:

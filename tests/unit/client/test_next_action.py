@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from sagas.client.read.next_action import Do, next_action
+from sagas.client.read.next_action import Do, needed, next_action
+from sagas.core.events import AttentionCode
 from sagas.core.text import epoch
 from tests.unit.client.stub import SAGA_ID, a_saga, a_step, attention
 
@@ -17,43 +18,36 @@ ERROR = {"type": "NotFound", "message": "no topic"}
 GONE = {"type": "CodeGone", "message": "the code of announce is not deployed"}
 VAIN = {"type": "WaitTimedOut", "message": "no signal arrived in time"}
 LATER = "2026-11-21T09:50:00.000Z"
+ATTENTION = "needs-attention"
 ENDED = "2026-11-21T09:48:52.000Z"
 
 
-def at(step: str, error: dict[str, str]) -> dict[str, Any]:
+def at(step: str, error: dict[str, str], code: str = "exhausted") -> dict[str, Any]:
     """Fields of a saga that failed at a step."""
-    return {"error": {"step": step, **error}, "steps": [a_step(step, "FAILED", error=error)]}
+    cause = {"step": step, **error}
+    return {"error": cause, "steps": [a_step(step, "FAILED", error=error)], "attention": attention(code, cause)}
 
 
-UNDO = {"steps": [a_step("capture", "COMPENSATION_FAILED", undo_attempts=4, error=ERROR)]}
+UNDO = {
+    "steps": [a_step("capture", "COMPENSATION_FAILED", undo_attempts=4, error=ERROR)],
+    "attention": attention("undo_failed", {"step": "capture", "undo": True, **ERROR}),
+}
 LEASE = {"claimed_at": ENDED, "expires_at": ENDED, "heartbeat_at": None}
-OLD = {**at("announce", ERROR), "updated_at": "2026-11-01T00:00:00.000Z"}
-STALLED = {"attention": attention("it stalled too often and was given up")}
-SILENT = {"attention": attention("no response at step ship: its function handled none of 6 messages in a row")}
-DOUBT = {"attention": attention("the outcome of ship is unknown"), "in_doubt": ["ship"]}
+STALLED = {"attention": attention("recovery_exhausted")}
+SILENT = {"attention": attention("no_response", step="ship")}
+DOUBT = {"attention": attention("in_doubt", step="ship"), "in_doubt": ["ship"]}
 BROKEN = {"breaker": {"step": "score", "open_until": LATER}}
-HELD = "step capture, the pivot of the saga, has completed: it only goes forward"
 PAST = {"past_pivot": "capture"}
-STOPPED = {
-    **PAST,
-    **at("ship", ERROR),
-    "attention": attention(f"step ship failed, and {HELD}; retry, or compensate with force"),
-}
-STUCK = {
-    **PAST,
-    "attention": attention(
-        f"step ship stalled too often, and {HELD}", {"step": "ship", "type": "Stalled", "message": ""}
-    ),
-}
-OVERDUE = {**PAST, "attention": attention(f"its deadline has passed, and {HELD}")}
+STOPPED = {**PAST, **at("ship", ERROR, "pivot_holds")}
+STUCK = {**PAST, "attention": attention("stalled", {"step": "ship", "type": "Stalled", "message": ""})}
+OVERDUE = {**PAST, "attention": attention("overdue")}
 WAITS = {"steps": [a_step("approval", "WAITING", waiting_for="signal")]}
 TABLE: list[tuple[str, dict[str, Any], Do, str, str]] = [
     ("COMPENSATION_FAILED", UNDO, Do.RETRY, "The undo of capture failed", "compensation-failed"),
-    ("DEAD_LETTERED", at("announce", ERROR), Do.REDRIVE, "step announce used up its attempts", "dead-letters"),
-    ("DEAD_LETTERED", OLD, Do.RETRY, "step announce used up its attempts", "dead-letters"),
-    ("DEAD_LETTERED", at("announce", GONE), Do.NOTHING, "Step announce was not called", "needs-attention"),
-    ("DEAD_LETTERED", at("approval", VAIN), Do.RETRY, "step approval timed out", "dead-letters"),
-    ("FAILED", at("ship", ERROR), Do.COMPENSATE, "Step ship failed", "failed"),
+    ("DEAD_LETTERED", at("announce", ERROR), Do.RETRY, "Step announce used up its attempts", "dead-letters"),
+    ("DEAD_LETTERED", at("announce", GONE, "code_missing"), Do.NOTHING, "Step announce was not called", ATTENTION),
+    ("DEAD_LETTERED", at("approval", VAIN, "wait_timed_out"), Do.RETRY, "Step approval timed out", "dead-letters"),
+    ("FAILED", at("ship", ERROR, "failed"), Do.COMPENSATE, "Step ship failed", "failed"),
     ("COMPENSATED", STALLED, Do.RESOLVE, "Recovery is exhausted", "needs-attention"),
     ("RUNNING", SILENT, Do.RETRY, "The function is silent", "function-errors"),
     ("CANCELLED", DOUBT, Do.RESOLVE, "ship may have taken effect", "needs-attention"),
@@ -61,8 +55,8 @@ TABLE: list[tuple[str, dict[str, Any], Do, str, str]] = [
     ("RUNNING", {"lease": {**LEASE, "expires_at": LATER}}, Do.NOTHING, "", ""),
     ("RUNNING", BROKEN, Do.BREAKER, "The saga waits for the breaker of score", "breaker-opened"),
     ("WAITING", WAITS, Do.SIGNAL, "approval waits for a signal", ""),
-    ("DEAD_LETTERED", STOPPED, Do.RETRY, "step ship failed", "needs-attention"),
-    ("DEAD_LETTERED", STUCK, Do.RETRY, "step ship stalled too often", "needs-attention"),
+    ("DEAD_LETTERED", STOPPED, Do.RETRY, "Step ship failed", "needs-attention"),
+    ("DEAD_LETTERED", STUCK, Do.RETRY, "Step ship stalled too often", "needs-attention"),
     ("RUNNING", OVERDUE, Do.NOTHING, "Its deadline has passed", "needs-attention"),
     ("WAITING", {**WAITS, **OVERDUE}, Do.SIGNAL, "approval waits for a signal", ""),
     ("COMPLETED", {}, Do.NOTHING, "", ""),
@@ -94,14 +88,16 @@ def test_the_sections_are_those_of_the_runbook() -> None:
     assert {runbook for *_, runbook in TABLE if runbook} <= known
 
 
-def test_a_redrive_is_of_one_saga_only() -> None:
-    action = next_action(a_saga("DEAD_LETTERED", **at("announce", ERROR)), NOW)
-    assert action.command("create-zip", SAGA_ID) == f"sagas dlq redrive create-zip {SAGA_ID}"
-
-
 def test_a_summary_is_enough() -> None:
     summary = {key: one for key, one in a_saga("DEAD_LETTERED").items() if key not in ("steps", "error", "request")}
-    why = "step announce used up its attempts; its message is in the dead-letter queue"
-    assert next_action({**summary, "attention": attention(why)}, NOW).do is Do.REDRIVE
-    error = {"step": "announce", "type": "CodeGone", "message": ""}
-    assert next_action({**summary, "attention": attention("x", error)}, NOW).do is Do.NOTHING
+    assert next_action({**summary, "attention": attention("exhausted")}, NOW).do is Do.RETRY
+    assert next_action({**summary, "attention": attention("code_missing")}, NOW).do is Do.NOTHING
+
+
+@pytest.mark.parametrize("code", AttentionCode)
+def test_each_reason_has_a_way_on_for_one_saga_and_for_many(code: AttentionCode) -> None:
+    one, many = needed(code, "pay", SAGA_ID), needed(code, "pay", "trip --all")
+    assert one.problem == many.problem
+    assert one.title
+    assert "{" not in one.problem + one.means + many.means
+    assert "pay" in one.problem or code in ("recovery_exhausted", "no_response", "overdue")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from sagas.client import DeadLetter, Redrive
 from sagas.errors import Conflict, NotFound, SagaError
+from sagas.operations import Operation
 from tests.unit.client.stub import BEGAN, a_saga, a_step, attention
 
 NOW = 1_795_254_540.0
@@ -63,10 +64,9 @@ ERROR = {"type": "NotFound", "message": "no topic"}
 def dead(number: int = 1, *, error: Mapping[str, str] = ERROR, **fields: Any) -> dict[str, Any]:
     """Return a saga that is DEAD_LETTERED."""
     steps = [a_step("check"), a_step("upload"), a_step("announce", "FAILED", attempts=4, error={**error})]
-    why = "step announce used up its attempts; its message is in the dead-letter queue"
     cause = {"step": "announce", **error}
     saga = a_saga("DEAD_LETTERED", saga_id=numbered(number), steps=steps, error=cause)
-    return saga | {"attention": attention(why, cause)} | fields
+    return saga | {"attention": attention("exhausted", cause)} | fields
 
 
 class FakeService:
@@ -81,6 +81,7 @@ class FakeService:
         self.letters: list[DeadLetter] = []
         self.known_breakers: list[dict[str, Any]] = []
         self.key = ""
+        self.at_least = False
         self.asked: list[tuple[Any, ...]] = []
         self.refuses: dict[str, SagaError] = {}
         self.away: SagaError | None = None
@@ -95,7 +96,7 @@ class FakeService:
     def did(self) -> list[tuple[Any, ...]]:
         """Return the calls that change something."""
         reading = (
-            *("show", "list", "look_up", "attention", "audit", "types", "breakers", "count_letters"),
+            *("show", "list", "look_up", "attention", "incidents", "audit", "types", "breakers", "count_letters"),
             *("stats", "sweeps"),
         )
         return [call for call in self.asked if call[0] not in reading]
@@ -153,6 +154,16 @@ class FakeService:
     def caller(self) -> str:
         return "ann"
 
+    def incidents(self, name: str | None = None) -> Any:
+        self._did("incidents")
+        found = dict[tuple[Any, ...], dict[str, Any]]()
+        for saga in self.sagas.values():
+            if why := saga["attention"]:
+                key = {"type": saga["type"], **{part: why[part] for part in ("step", "code", "error_type")}}
+                seen = {"count": 0, "first_seen": why["since"], "last_seen": why["since"]}
+                found.setdefault((*key.values(),), key | seen)["count"] += 1
+        return {"incidents": [*found.values()], "at_least": self.at_least}
+
     def attention(self, name: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Any:
         self._did("attention")
         return {"sagas": [saga for saga in self.sagas.values() if saga["attention"]], "cursor": None}
@@ -201,6 +212,10 @@ class FakeService:
     def rerun(self, name: str, saga_id: str) -> Any:
         self._did("rerun", saga_id)
         return self.sagas[saga_id]
+
+    def take_letters(self, operation: Operation, name: str, saga_ids: Collection[str]) -> str:
+        self.letters = [each for each in self.letters if each.saga_id not in saga_ids]
+        return ""
 
     def redrive(self, name: str, saga_id: str | None = None, *, reason: str = "") -> Redrive:
         self._did("redrive", saga_id, reason)

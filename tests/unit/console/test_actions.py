@@ -34,13 +34,10 @@ class TestActions:
         assert service.did() == [call]
         assert 'class="did"' in browser.get(answer.headers["location"]).text
 
-    def test_a_redrive_without_a_message_says_what_to_do(self, browser: Browser, service: FakeService) -> None:
-        answer = browser.submit(f"/sagas/create-zip/{numbered(1)}/redrive")
-        assert answer.status_code == 404
-        assert "retry the saga instead" in answer.text
-        service.letters = [a_letter()]
-        assert browser.submit(f"/sagas/create-zip/{numbered(1)}/redrive", reason="why").status_code == 303
-        assert service.did() == [("redrive", numbered(1), ""), ("redrive", numbered(1), "why")]
+    def test_a_retry_takes_the_letter_along(self, browser: Browser, service: FakeService) -> None:
+        service.letters = [a_letter(saga_id=numbered(1)), a_letter(saga_id=numbered(2))]
+        browser.submit(f"/sagas/create-zip/{numbered(1)}/retry")
+        assert [each.saga_id for each in service.letters] == [numbered(2)]
 
     def test_a_settlement_needs_a_note(self, browser: Browser, service: FakeService) -> None:
         answer = browser.submit(f"/sagas/create-zip/{numbered(1)}/resolve", reason=" ")

@@ -21,11 +21,21 @@ class TestAttention:
     def test_groups_what_has_the_same_problem(self) -> None:
         other = dead(3, error={"type": "Denied", "message": "no"})
         told = text_of(opened(FakeService([dead(1), dead(2), other]), "/"))
-        assert "dead-lettered 3" in told
+        assert "exhausted 3" in told
         assert "create-zip · step announce used up its attempts 2" in told
         assert "NotFound: no topic" in told
         assert "Denied: no" in told
-        assert "Redrive: 2" in told
+        assert "Retry: 2" in told
+
+    def test_many_sagas_with_many_messages_and_one_cause_are_one_group(self) -> None:
+        sagas = [dead(number, error={"type": "Down", "message": f"503 for c-{number}"}) for number in range(300)]
+        page = opened(FakeService(sagas), "/")
+        assert page.count('<section class="group') == 1
+        assert "Retry: 300" in text_of(page)
+
+    def test_a_reason_that_only_a_newer_service_knows_is_shown(self, service: FakeService) -> None:
+        service.sagas[numbered(1)]["attention"] = attention("struck_by_lightning")
+        assert "create-zip · the saga needs an operator" in text_of(opened(service, "/"))
 
     def test_a_failed_undo_is_the_worst(self) -> None:
         step = a_step("upload", "COMPENSATION_FAILED", undo_attempts=4, error=ERROR)
@@ -33,7 +43,7 @@ class TestAttention:
             "COMPENSATION_FAILED",
             saga_id=numbered(2),
             steps=[step],
-            attention=attention("the undo of upload failed", {"step": "upload", **ERROR}),
+            attention=attention("undo_failed", {"step": "upload", **ERROR}),
         )
         page = opened(FakeService([dead(1), undo]), "/")
         assert page.index("The undo of upload failed".lower()[4:]) < page.index("used up its attempts")
@@ -106,10 +116,7 @@ class TestAttention:
             assert "create-zip · its worker is gone" in text_of(opened(service, "/"))
 
     def test_a_message_of_no_saga_is_noticed_beside_a_saga_without_one(self, service: FakeService) -> None:
-        for why in (
-            "the code of step announce is gone: deploy it again",
-            "step announce timed out: no signal arrived in time",
-        ):
+        for why in ("code_missing", "wait_timed_out"):
             service.sagas[numbered(1)]["attention"] = attention(why)
             service.letters = [a_letter()]
             assert "create-zip · 1 leftover dead letter" in text_of(opened(service, "/"))
@@ -142,26 +149,24 @@ class TestAttention:
         service = FakeService([dead(number) for number in range(250)])
         service.letters = [a_letter(message_id=f"m-{number}") for number in range(250)]
 
-        def attention(*, limit: int, cursor: str | None) -> Any:
-            first = int(cursor or 0)
-            return {"sagas": [*service.sagas.values()][first : first + limit], "cursor": str(first + limit)}
-
-        service.attention = attention  # type: ignore[method-assign]
+        assert "leftover" not in text_of(opened(service, "/"))
+        service.at_least = True
         told = text_of(opened(service, "/"))
         assert "leftover" not in told
-        assert "These are the 200 that have waited longest; there are more" in told
+        assert "These are the 250 that have waited longest; there are more" in told
         types: list[dict[str, Any]] = [{"statuses": {"DEAD_LETTERED": 249}, "at_least": []}]
         service.stats = lambda name: {"types": types}  # type: ignore[attr-defined]
         assert "1 leftover dead letter" in text_of(opened(service, "/"))
 
     def test_asks_for_all_that_it_tells_at_the_same_time(self, service: FakeService) -> None:
         """A service that is far away is waited for once, not once for each thing that may be the matter."""
-        together = threading.Barrier(4)
+        together = threading.Barrier(5)
 
         def meet(answer: Any) -> Any:
             together.wait(30)
             return answer
 
+        service.incidents = lambda name=None: meet({"incidents": [], "at_least": False})  # type: ignore[method-assign]
         service.attention = lambda **_: meet({"sagas": [], "cursor": None})  # type: ignore[method-assign]
         service.breakers = lambda: meet([])  # type: ignore[method-assign]
         service.types = lambda: meet(service.known_types)  # type: ignore[method-assign]

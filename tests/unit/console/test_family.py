@@ -27,7 +27,14 @@ def a_family() -> FakeService:
         [
             a_saga("WAITING", type="basket", saga_id=numbered(1), steps=[a_step("capture"), parcels]),
             child(2, "COMPLETED", 1, "parcels", 0),
-            child(3, "DEAD_LETTERED", 1, "parcels", 1, attention=attention("step book used up its attempts")),
+            child(
+                3,
+                "DEAD_LETTERED",
+                1,
+                "parcels",
+                1,
+                attention=attention("exhausted", reason="step book used up its attempts"),
+            ),
             child(4, "COMPENSATED", 1, "parcels", 2, request={"card": "4111-1111"}, error={"step": "book", **error}),
             child(5, "RUNNING", 3, "labels", 0),
         ]

@@ -102,7 +102,7 @@ class TestRedaction:
         failed = {"step": "announce", "type": "Denied", "message": full}
         cut = {**failed, "message": full[:200]}
         for saga in service.sagas.values():
-            saga |= {"request": {"card": secret}, "error": failed, "attention": attention("it failed", cut)}
+            saga |= {"request": {"card": secret}, "error": failed, "attention": attention("exhausted", cut)}
             saga["steps"][2]["error"] = {"type": "Denied", "message": full}
         page = opened(service, path)
         assert "Denied: xxx" in page
@@ -126,7 +126,7 @@ class TestRedaction:
         page = opened(service, SAGA)
         assert numbered(1) in page
         assert f'datetime="{BEGAN}"' in page
-        assert f'action="/sagas/create-zip/{numbered(1)}/redrive"' in page
+        assert f'action="/sagas/create-zip/{numbered(1)}/retry"' in page
         told = text_of(page)
         assert "the card of *** with ***" in told
         assert '"name": "in ***"' in told

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import html
 import re
 import threading
 from typing import Any
 
-from sagas.client import Redrive
 from sagas.console.jobs import Item, Job, Jobs
 from sagas.errors import Conflict, Unavailable
 from tests.unit.client.stub import a_saga
@@ -62,26 +60,13 @@ class TestJobs:
         assert browser.submit("/jobs", do="retry", reason="n", all=many, count="101").status_code == 303
         assert browser.get("/jobs/99").status_code == 404
 
-    def test_redrive_all_though_a_walk_through_the_dead_letters_hides_them_from_others(self) -> None:
-        class Queue(FakeService):
-            """Hides all letters as long as a redrive goes through them."""
-
-            another = threading.Barrier(2)
-
-            def redrive(self, name: str, saga_id: str | None = None, *, reason: str = "") -> Redrive:
-                visible, self.letters = self.letters, []
-                with contextlib.suppress(threading.BrokenBarrierError):
-                    self.another.wait(0.05)  # is there another?
-                self.another.reset()
-                self.letters += [one for one in visible if one.saga_id != saga_id]
-                return Redrive(moved=tuple(one for one in visible if one.saga_id == saga_id))
-
-        service = Queue([dead(number) for number in range(4)])
-        service.letters = [a_letter(saga_id=numbered(number)) for number in range(4)]
+    def test_takes_the_letters_of_its_sagas_along(self) -> None:
+        service = FakeService([dead(number) for number in range(4)])
+        service.letters = [a_letter(saga_id=numbered(number)) for number in range(5)]
         every, browser = [f"create-zip/{numbered(number)}" for number in range(4)], Browser(service).open()
-        begun = browser.submit("/jobs", do="redrive", reason="fixed", all=every)
+        begun = browser.submit("/jobs", do="retry", reason="fixed", all=every)
         assert "chosen 4 done 4 refused 0" in wait_over(browser, begun.headers["location"])
-        assert service.letters == []
+        assert [each.saga_id for each in service.letters] == [numbered(4)]
 
 
 class TestAllThatMatch:

@@ -1,0 +1,336 @@
+"""The checks of ``sagas doctor``. Each check declares which facts it reads, and how it judges them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
+
+from sagas.aws import code_of
+from sagas.cli.doctor.site import Compared, NotChecked, Resource, Resources, Site, mapping_settings, queue_settings
+from sagas.errors import SagaError, full_text, text_of
+from sagas.topology import WITHOUT_RECURSION_CONFIG
+
+State = Literal["ok", "warn", "fail", "unchecked"]
+
+_SKEW = 60.0, 300.0
+"""Seconds by which a clock may be wrong, before the check reports it, and before AWS refuses its signatures."""
+_UNRESERVED = 100
+"""Executions that Lambda keeps unreserved in each account."""
+_FULL = 0.8
+"""A check reports a quota once more than this part of it is used."""
+_DENIED = ("AccessDenied", "AuthorizationError", "UnauthorizedOperation", "403")
+_REFUSED = ("ExpiredToken", "InvalidClientTokenId", "SignatureDoesNotMatch", "UnrecognizedClientException")
+_SIGN_IN = "sign in to AWS, or name a profile with --profile"
+_HOLDS = {
+    "AWS::SQS::Queue": "QueueName",
+    "AWS::DynamoDB::Table": "TableName",
+    "AWS::S3::Bucket": "BucketName",
+    "AWS::KMS::Key": "",
+    "AWS::SecretsManager::Secret": "Name",
+}
+"""Types of resources with messages, sagas, payloads or keys. CloudFormation replaces them if this property changes."""
+_QUOTAS = "ask for more in the console of Service Quotas"
+_DEPLOY = "deploy with `cdk deploy`"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A result of a check.
+
+    Args:
+        state: ``unchecked`` if there was nothing to check.
+        text: the observation.
+        todo: what to do about it; empty if there is nothing to do.
+    """
+
+    state: State
+    text: str
+    todo: str = ""
+
+
+Findings = Iterator[Finding]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check.
+
+    Args:
+        name: its name.
+        reads: returns the facts to judge, from a site.
+        judges: yields the findings for these facts, without requests.
+    """
+
+    name: str
+    reads: Callable[[Site], Any]
+    judges: Callable[[Any], Findings]
+
+    def findings(self, site: Site) -> list[Finding]:
+        """Return the findings, or one that says why there are none."""
+        try:
+            return [*self.judges(self.reads(site))]
+        except NotChecked as error:
+            return [Finding("unchecked", f"not checked here: {error}")]
+        except (SagaError, BotoCoreError, ClientError) as error:
+            text, todo = explained(error, site.caller, site.where)
+            return [Finding("warn", f"not checked: {text}", todo)]
+
+
+def explained(error: Exception, caller: str, where: str) -> tuple[str, str]:
+    """Return why a request failed, and what to do about it."""
+    text = text_of(error)
+    match error:
+        case SagaError():
+            return full_text(error), ""
+        case ClientError() if code_of(error).startswith(_DENIED):
+            named = re.search(r"perform:? ([\w-]+:\w+)", text)
+            right = named[1] if named else str(vars(error).get("operation_name"))
+            return f"{caller} has no permission for {right} in {where}", f"grant {right} to this caller"
+        case ClientError() if code_of(error) in _REFUSED:
+            return f"{where} refused the credentials ({code_of(error)})", _SIGN_IN
+        case HTTPClientError() | ConnectionError():
+            return f"{text} ({where})", "check the region and your network"
+        case ClientError():
+            return f"{text} ({where})", ""
+        case _:  # credentials are missing
+            return text, _SIGN_IN
+
+
+def credentials(facts: tuple[str, str]) -> Findings:
+    """Report the caller."""
+    caller, where = facts
+    yield Finding("ok", f"{caller} in {where}")
+
+
+def clock(ahead: float) -> Findings:
+    """Whether this machine's clock is right, because AWS refuses signatures with a wrong time."""
+    notable, refused = _SKEW
+    state: State = "ok" if abs(ahead) < notable else "warn" if abs(ahead) < refused else "fail"
+    text = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} AWS"
+    yield Finding(state, text, "" if state == "ok" else "set this machine's clock; AWS refuses five minutes or more")
+
+
+def packages(facts: Mapping[str, tuple[str, str]]) -> Findings:
+    """Whether the installed packages have versions that this library supports."""
+    bad = [f"{name} {version} (needs {takes})" for name, (version, takes) in facts.items() if not fits(version, takes)]
+    if bad:
+        yield Finding("fail", ", ".join(bad), "reinstall: pip install --upgrade 'lambda-sagas[local]'")
+    else:
+        main = ("Python", "lambda-sagas", "boto3", "aws-cdk-lib")
+        yield Finding("ok", ", ".join(f"{name} {facts[name][0]}" for name in main if name in facts))
+
+
+def fits(version: str, takes: str) -> bool:
+    """Whether a version meets a requirement such as ``<4,>=3.37``."""
+    have = _numbers(version)
+    for operator, text in re.findall(r"(<=|>=|==|!=|<|>)\s*([\w.]+)", takes):
+        want = _numbers(text)
+        padded = have + (0,) * (len(want) - len(have)), want + (0,) * (len(have) - len(want))
+        order = (padded[0] > padded[1]) - (padded[0] < padded[1])
+        allowed = {"<": [-1], "<=": [-1, 0], ">": [1], ">=": [0, 1], "==": [0], "!=": [-1, 1]}[operator]
+        if order not in allowed:
+            return False
+    return True
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", re.split(r"[a-z+-]", version)[0]))
+
+
+def app(error: str) -> Findings:
+    """Whether the app can be synthesized."""
+    if error:
+        yield Finding("fail", error, "fix the app, or name another one with --app")
+    else:
+        yield Finding("ok", "the app can be synthesized")
+
+
+def region(facts: tuple[str, Sequence[Mapping[str, Any]]]) -> Findings:
+    """Whether the region has the features that the app uses."""
+    name, resources = facts
+    lacking: dict[str, str] = {}
+    for properties in resources:
+        if "RecursiveLoop" in properties and name.startswith(WITHOUT_RECURSION_CONFIG):
+            lacking["the setting for recursive loops of Lambda"] = (
+                f'give the stack its region: Environment(region="{name}")'
+            )
+        if name.startswith("cn-") and "EDGE" in properties.get("EndpointConfiguration", {}).get("Types", ()):
+            lacking['API endpoints of type "edge"'] = 'set endpoint="regional"'
+    for what, todo in lacking.items():
+        yield Finding("fail", f"{name} does not have {what}", todo)
+    if not lacking:
+        yield Finding("ok", f"{name} has all features that the app uses")
+
+
+def bootstrap(facts: tuple[int, int, str]) -> Findings:
+    """Whether the CDK's bootstrap stack is there, and is recent enough."""
+    version, needed, place = facts
+    todo = f"run `cdk bootstrap {place}`"
+    if not version:
+        yield Finding("fail", "the CDK has not been bootstrapped in this account and region", todo)
+    elif version < needed:
+        yield Finding("fail", f"version {version}, but the app needs {needed}", todo)
+    else:
+        yield Finding("ok", f"version {version}")
+
+
+def concurrency(facts: tuple[int, int, int]) -> Findings:
+    """Whether the account has enough executions for the app to reserve."""
+    limit, unreserved, more = facts
+    if more > unreserved - _UNRESERVED and more > 0:
+        left = max(0, unreserved - _UNRESERVED)
+        text = f"the app reserves {more:,} more executions, but the account has only {left:,} left"
+        yield Finding("fail", text, f"{_QUOTAS} (Lambda, L-B99A9384), or lower reserved_concurrency")
+    elif limit < _UNRESERVED:
+        text = f"{limit:,} concurrent executions for the whole account, a new account's limit: bursts are throttled"
+        yield Finding("warn", text, f"{_QUOTAS} (Lambda, L-B99A9384)")
+    else:
+        yield Finding("ok", f"{limit:,} concurrent executions, {unreserved:,} of them unreserved")
+
+
+def alarm_quota(facts: tuple[int, int, int]) -> Findings:
+    """Whether the account has room for the app's alarms."""
+    limit, existing, more = facts
+    total, text = existing + more, f"{existing:,} alarms of {limit:,}, and the app adds {max(0, more):,}"
+    state: State = "fail" if total > limit else "warn" if total > _FULL * limit else "ok"
+    yield Finding(state, text, "" if state == "ok" else f"{_QUOTAS} (CloudWatch)")
+
+
+def in_flight(facts: tuple[int, Mapping[str, int]]) -> Findings:
+    """Whether a queue is close to SQS's limit of messages in flight."""
+    limit, queues = facts
+    full = {name: count for name, count in queues.items() if count > _FULL * limit}
+    for name, count in full.items():
+        todo = "lower maximum_concurrency, or split the step; at the limit, SQS delivers no further message"
+        yield Finding("warn", f"{name}: {count:,} of {limit:,} messages are in flight", todo)
+    if not full:
+        yield Finding(
+            "ok", f"at most {max(queues.values(), default=0):,} of {limit:,} messages of a queue are in flight"
+        )
+
+
+def stack(facts: tuple[str, str, str]) -> Findings:
+    """Whether the last deployment succeeded."""
+    name, status, where = facts
+    if not status:
+        text = f"{name} is not deployed in {where}"
+        yield Finding("warn", text, f"{_DEPLOY}, or name the stack's region with --region")
+    elif status == "UPDATE_ROLLBACK_COMPLETE":
+        yield Finding("warn", f"{status}: the last deployment failed", "see the stack's events, and deploy again")
+    elif "_IN_PROGRESS" in status:
+        yield Finding("warn", f"{status}: a deployment is under way", "wait, and run `sagas doctor` again")
+    elif "FAILED" in status or "ROLLBACK" in status:
+        yield Finding("fail", status, "see the stack's events, repair it in CloudFormation, and deploy again")
+    else:
+        yield Finding("ok", status)
+
+
+def replaced(facts: tuple[Resources, Resources]) -> Findings:
+    """Whether a deployment would replace or delete resources with messages, sagas, payloads or keys."""
+    lost = [*_lost(*facts)]
+    for name in lost:
+        yield Finding("fail", f"the next deployment would replace or delete {name}, with its content", _KEEP)
+    if not lost:
+        yield Finding("ok", "the next deployment keeps every queue, table, bucket and key")
+
+
+_KEEP = "see docs/operations/deploying.md#what-must-not-be-replaced"
+
+
+def _lost(deployed: Resources, template: Resources) -> Iterator[str]:
+    for id, one in deployed.items():
+        if one.type in _HOLDS:
+            named = _HOLDS[one.type]
+            now = template.get(id, Resource("", {}))
+            if now.type != one.type or now.properties.get(named) != one.properties.get(named):
+                yield one.name or id
+
+
+def pending(facts: tuple[Resources, Resources]) -> Findings:
+    """Whether the deployed queues and mappings have the app's settings."""
+    deployed, template = (_settings_of(resources) for resources in facts)
+    changed = [id for id in template if deployed.get(id) != template[id]]
+    if changed:
+        text = f"app and stack have different settings of {len(changed)} queues and mappings: {', '.join(changed)}"
+        yield Finding("warn", text, _DEPLOY)
+    else:
+        yield Finding("ok", f"{len(template)} queues and mappings have the app's settings")
+
+
+def _settings_of(resources: Resources) -> dict[str, dict[str, str]]:
+    readers = {"AWS::SQS::Queue": queue_settings, "AWS::Lambda::EventSourceMapping": mapping_settings}
+    return {id: readers[one.type](one.properties) for id, one in resources.items() if one.type in readers}
+
+
+def unchanged(facts: Sequence[Compared]) -> Findings:
+    """Whether somebody has changed a setting by hand."""
+    changed = [one for one in facts if one.declared != one.actual]
+    for one in changed:
+        text = f"{one.resource}: {one.setting} is {one.actual}, but the template has {one.declared}"
+        yield Finding("fail", text, "set it back by hand; a deployment of the same template would not")
+    if not changed:
+        yield Finding("ok", f"{len({one.resource for one in facts})}, all as in the template")
+
+
+def functions(facts: Mapping[str, str]) -> Findings:
+    """Whether the functions load their code."""
+    broken = {name: problem for name, problem in facts.items() if problem}
+    for name, problem in broken.items():
+        yield Finding("fail", f"{name}: {problem}", "fix the code or its configuration, and deploy again")
+    if not broken:
+        yield Finding("ok", f"{len(facts)} load their code")
+
+
+def api(facts: tuple[int, str]) -> Findings:
+    """Whether the API answers."""
+    types, error = facts
+    if "(403)" in error:
+        yield Finding("warn", f"not checked: {error}", "grant execute-api:Invoke to this caller")
+    elif error:
+        yield Finding("fail", error, "look at the log of the API's function")
+    else:
+        yield Finding("ok", f"it has {types} saga type{'' if types == 1 else 's'}")
+
+
+def alarms(facts: tuple[int, Sequence[str], Mapping[str, int]]) -> Findings:
+    """Whether an alarm is firing, and whether anybody is notified."""
+    count, on, topics = facts
+    for name in on:
+        yield Finding("warn", f"{name} is firing", "its description names the section of the runbook")
+    if not topics:
+        yield Finding(
+            "warn", f"nobody is notified of {count} alarms", "deploy with -c alarm_email=ADDRESS, or set alarm_topic"
+        )
+    for topic, confirmed in topics.items():
+        if not confirmed:
+            yield Finding(
+                "warn", f"nobody has confirmed a subscription of {topic}", "follow the link in the e-mail of SNS"
+            )
+    if topics and not on and all(topics.values()):
+        yield Finding("ok", f"none of {count} is firing, and somebody is notified")
+
+
+CHECKS = (
+    Check("credentials", Site.identity, credentials),
+    Check("clock", Site.clock, clock),
+    Check("packages", Site.packages, packages),
+    Check("app", lambda site: site.synthesis, app),
+    Check("region", Site.region_features, region),
+    Check("bootstrap", Site.bootstrap, bootstrap),
+    Check("concurrency", Site.concurrency, concurrency),
+    Check("alarm quota", Site.alarm_quota, alarm_quota),
+    Check("stack", Site.stack, stack),
+    Check("replacements", Site.templates, replaced),
+    Check("settings", Site.templates, pending),
+    Check("queues", Site.queues, unchanged),
+    Check("in flight", Site.in_flight, in_flight),
+    Check("mappings", Site.mappings, unchanged),
+    Check("functions", Site.functions, functions),
+    Check("API", Site.api, api),
+    Check("alarms", Site.alarms, alarms),
+)
+"""The checks, in the order of a first deployment: each may fail because an earlier one has failed."""

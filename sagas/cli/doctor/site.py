@@ -1,0 +1,412 @@
+"""Read facts for ``sagas doctor``: about the caller, the account, the app and the deployed stack. Nothing is
+changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from platform import python_version
+from typing import Any, NamedTuple, cast
+
+from botocore.exceptions import ClientError
+
+from sagas.aws import CALLER, INVOCATION, code_of, connect, open_session
+from sagas.cli.target import Target
+from sagas.client.endpoints import endpoints_from_file, of_aws
+from sagas.engine.clock import SystemClock
+from sagas.errors import SagaError, full_text, text_of
+from sagas.local.deploy.assembly import read_assembly
+from sagas.local.deploy.synthesis import synthesize
+from sagas.local.emulator.clients import Clients
+from sagas.local.emulator.nested import NESTED, prefix_of
+from sagas.local.errors import LocalStackError
+from sagas.local.files import Files
+
+_DISTRIBUTION = "lambda-sagas"
+_THREADS = 8
+_PROBE = json.dumps({"check": "create", "Records": []})
+"""On this event, a step's function creates its sagas' instances, and any other function of a queue finds no message."""
+
+Settings = dict[str, str]
+"""Settings of a resource, by their names in CloudFormation."""
+
+
+class NotChecked(Exception):
+    """A fact cannot be read here. The message says why."""
+
+
+class Resource(NamedTuple):
+    """A resource of a template; ``physical_id`` is empty if it is not deployed."""
+
+    type: str
+    properties: Mapping[str, Any]
+    physical_id: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the resource: its physical id, or for a queue the end of that id, which is a URL."""
+        return self.physical_id.rpartition("/")[2]
+
+
+Resources = dict[str, Resource]
+"""Resources by logical id, which has a prefix in nested stacks."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A resource's setting, as it is and as it should be."""
+
+    resource: str
+    setting: str
+    declared: str
+    actual: str
+
+
+class Site:
+    """The service to check, and where it is.
+
+    Args:
+        target: the stack, or the local stack of this directory.
+        app: the command that synthesizes the CDK app; empty if there is none.
+    """
+
+    caller = "the caller"
+    region = endpoint_url = account = ""
+    emulated = False
+
+    def __init__(self, target: Target, app: str) -> None:
+        self.target, self.app = target, app
+        self._now = SystemClock().now
+
+    def connect(self) -> None:
+        """Find the caller, the account and the region. Raises SagaError if there is no region or no local stack, and
+        boto3's errors if there are no credentials or no answer."""
+        if self.target.stack is None:
+            self.target.client()  # refuses options that go with a stack, and a local stack that is not running
+            local = endpoints_from_file(Path.cwd())
+            self.client: Callable[[str], Any] = Clients(str(local.endpoint_url), str(local.region)).client
+        else:
+            session = open_session(self.target.region, self.target.profile)
+            if not cast("Any", session).region_name:
+                raise SagaError("no AWS region is configured; name one with --region or AWS_DEFAULT_REGION")
+            # A function may take as long as its timeout; all others answer at once.
+            self.client = lambda name: connect(name, INVOCATION if name == "lambda" else CALLER, session=session)
+        meta = self.client("cloudformation").meta
+        self.region, self.endpoint_url = meta.region_name, meta.endpoint_url
+        self.emulated = not of_aws(self.endpoint_url, self.region)
+        answer: Any = self.client("sts").get_caller_identity()
+        self.account, self.caller = str(answer["Account"]), str(answer["Arn"])
+        self._answered: str = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
+
+    @property
+    def where(self) -> str:
+        """The region and its endpoint, for messages."""
+        return f"{self.region} ({self.endpoint_url})" if self.region else "AWS"
+
+    def in_an_account(self, what: str) -> None:
+        """Raise NotChecked if this is an emulator, because it lacks ``what``."""
+        if self.emulated:
+            raise NotChecked(f"the emulator has no {what}")
+
+    def identity(self) -> tuple[str, str]:
+        """Return the caller's ARN, and the place that it calls."""
+        return self.caller, self.where
+
+    def clock(self) -> float:
+        """Return the seconds by which this machine's clock is ahead of AWS's clock."""
+        self.in_an_account("clock of its own")
+        return self._now() - parsedate_to_datetime(self._answered).timestamp()
+
+    def packages(self) -> dict[str, tuple[str, str]]:
+        """Return, for each installed package that this library needs, its version and the supported versions."""
+        packages = {"Python": (python_version(), ">=3.11"), _DISTRIBUTION: (metadata.version(_DISTRIBUTION), "")}
+        for requirement in metadata.requires(_DISTRIBUTION) or ():
+            text = requirement.partition(";")[0].strip()
+            name = text[: next((at for at, letter in enumerate(text) if letter in "<>=!~ ["), len(text))]
+            try:
+                packages[name] = metadata.version(name), text[len(name) :]
+            except metadata.PackageNotFoundError:
+                continue  # it belongs to an extra that is not installed
+        return packages
+
+    @cached_property
+    def synthesis(self) -> str:
+        """The error that the synthesis of the app raised; empty if it succeeded."""
+        if not self.app:
+            raise NotChecked("there is no cdk.json in this directory; name the app with --app")
+        try:
+            self._assembled = self._synthesize()
+        except (LocalStackError, OSError) as error:
+            return text_of(error)
+        return ""
+
+    @property
+    def no_app(self) -> str:
+        """Why the app cannot be compared with the stack; empty if it can."""
+        try:
+            return self.synthesis
+        except NotChecked as error:
+            return str(error)
+
+    @property
+    def _synthesized(self) -> tuple[Resources, int]:
+        if self.synthesis:
+            raise NotChecked("the app cannot be synthesized")
+        return self._assembled
+
+    def _synthesize(self) -> tuple[Resources, int]:
+        """Synthesize the app. Returns the resources of its templates, and the bootstrap version that they need."""
+        files = Files(Path.cwd())
+        files.root.mkdir(parents=True, exist_ok=True)
+        directory = synthesize(self.app, files, output="doctor.out")
+        stacks = read_assembly(directory, self.account, self.region)
+        chosen = [stack for stack in stacks if self.target.stack in (None, stack.name)]
+        if not chosen:
+            names = ", ".join(stack.name for stack in stacks)
+            raise LocalStackError(f"the stack of the app is called {names}, not {self.target.stack}")
+        artifacts: dict[str, Any] = json.loads((directory / "manifest.json").read_text())["artifacts"]
+        versions = [
+            one.get("properties", {}).get("requiresBootstrapStackVersion", 0)
+            for one in artifacts.values()
+            if one["type"] in ("aws:cloudformation:stack", "cdk:asset-manifest")
+        ]
+        return {
+            f"{stack.name}.{id}": Resource(one["Type"], one.get("Properties", {}))
+            for stack in chosen
+            for id, one in stack.template["Resources"].items()
+        }, max(versions, default=0)
+
+    @property
+    def template(self) -> Resources:
+        """The resources of the app's templates."""
+        return self._synthesized[0]
+
+    @cached_property
+    def _stacks(self) -> dict[str, str]:
+        """The statuses of the deployed stacks; an app can have several on an emulator."""
+        named = {"StackName": self.target.stack} if self.target.stack else {}
+        pages = self.client("cloudformation").get_paginator("describe_stacks").paginate(**named)
+        try:
+            stacks = [stack for page in pages for stack in page["Stacks"] if "ParentId" not in stack]
+        except ClientError as error:
+            if code_of(error) != "ValidationError":
+                raise
+            stacks = []
+        return {one["StackName"]: one["StackStatus"] for one in stacks if one["StackStatus"] != "DELETE_COMPLETE"}
+
+    @property
+    def status(self) -> str:
+        """The status of the stack; empty if it is not deployed."""
+        return ", ".join(sorted({*self._stacks.values()}))
+
+    @cached_property
+    def deployed(self) -> Resources:
+        """The resources of the deployed stack, from its own templates."""
+        if not self.status:
+            raise NotChecked("the stack is not deployed yet")
+        cloudformation = self.client("cloudformation")
+        return {f"{name}.{id}": one for name in self._stacks for id, one in _resources(cloudformation, name)}
+
+    def region_features(self) -> tuple[str, list[Mapping[str, Any]]]:
+        """Return the region, and the properties of the app's resources."""
+        self.in_an_account("regions")
+        return self.region, [one.properties for one in self.template.values()]
+
+    def bootstrap(self) -> tuple[int, int, str]:
+        """Return the version of the CDK's bootstrap stack (0 if missing), the version that the app needs, and the
+        place."""
+        self.in_an_account("bootstrap stack, and needs none")
+        needed, place = self._synthesized[1], f"aws://{self.account}/{self.region}"
+        try:
+            answer = self.client("ssm").get_parameter(Name="/cdk-bootstrap/hnb659fds/version")
+        except ClientError as error:
+            if code_of(error) == "ParameterNotFound":
+                return 0, needed, place
+            raise
+        return int(answer["Parameter"]["Value"]), needed, place
+
+    def concurrency(self) -> tuple[int, int, int]:
+        """Return the account's limit of concurrent executions, how many are unreserved, and how many more the app would
+        reserve."""
+        self.in_an_account("quotas")
+        limits = self.client("lambda").get_account_settings()["AccountLimit"]
+        more = _reserved(self.template) - (_reserved(self.deployed) if self.status else 0)
+        return limits["ConcurrentExecutions"], limits["UnreservedConcurrentExecutions"], more
+
+    def alarm_quota(self) -> tuple[int, int, int]:
+        """Return how many alarms the account may have, how many it has, and how many the app would add."""
+        self.in_an_account("quotas")
+        pages = self.client("cloudwatch").get_paginator("describe_alarms").paginate()
+        existing = sum(len(page["MetricAlarms"]) for page in pages)
+        more = len(_of(self.template, "AWS::CloudWatch::Alarm"))
+        more -= len(_of(self.deployed, "AWS::CloudWatch::Alarm")) if self.status else 0
+        return self._quota("monitoring", ("metric alarms",), 5_000), existing, more
+
+    def in_flight(self) -> tuple[int, dict[str, int]]:
+        """Return how many messages of one queue may be in flight, and by queue, how many are."""
+        self.in_an_account("quotas")
+        limit = self._quota("sqs", ("in-flight", "standard queue"), 120_000)
+        return limit, {id: int(one["ApproximateNumberOfMessagesNotVisible"]) for id, one in self._queues.items()}
+
+    def _quota(self, service: str, words: tuple[str, ...], default: int) -> int:
+        """Return the value of the quota whose name has these words, or AWS's default if Service Quotas does not list
+        it."""
+        pages = self.client("service-quotas").get_paginator("list_service_quotas").paginate(ServiceCode=service)
+        quotas = (quota for page in pages for quota in page["Quotas"])
+        values = (int(one["Value"]) for one in quotas if all(word in one["QuotaName"].lower() for word in words))
+        return next(values, default)
+
+    def stack(self) -> tuple[str, str, str]:
+        """Return the stack's name, status and place."""
+        return self.target.stack or "the local stack", self.status, self.where
+
+    def templates(self) -> tuple[Resources, Resources]:
+        """Return the deployed resources, and those that the app would deploy."""
+        return self.deployed, self.template
+
+    @cached_property
+    def _queues(self) -> dict[str, dict[str, str]]:
+        """The attributes of each deployed queue."""
+        sqs, queues = self.client("sqs"), _of(self.deployed, "AWS::SQS::Queue")
+
+        def attributes(queue: Resource) -> dict[str, str]:
+            return sqs.get_queue_attributes(QueueUrl=queue.physical_id, AttributeNames=["All"])["Attributes"]
+
+        with ThreadPoolExecutor(_THREADS) as threads:
+            return dict(zip(queues, threads.map(attributes, queues.values()), strict=True))
+
+    def queues(self) -> list[Compared]:
+        """Return the settings of the deployed queues, with those in the stack's template."""
+        return [
+            Compared(queue.name, name, declared, actual.get(name, "none"))
+            for id, queue in _of(self.deployed, "AWS::SQS::Queue").items()
+            for actual in [_flat(self._queues[id])]
+            for name, declared in queue_settings(queue.properties).items()
+        ]
+
+    def mappings(self) -> list[Compared]:
+        """Return the settings of the deployed event source mappings, with those in the stack's template."""
+        mappings, actual = _of(self.deployed, "AWS::Lambda::EventSourceMapping"), self._mappings
+        return [
+            Compared(_function_of(found) or one.physical_id, name, declared, mapping_settings(found).get(name, "none"))
+            for one in mappings.values()
+            for found in [actual.get(one.physical_id, {"Enabled": "missing"})]
+            for name, declared in mapping_settings(one.properties).items()
+        ]
+
+    @cached_property
+    def _mappings(self) -> dict[str, dict[str, Any]]:
+        """The event source mappings of the region. ``Enabled`` is derived from their state, for comparison with a
+        template."""
+        pages = self.client("lambda").get_paginator("list_event_source_mappings").paginate()
+        states = {"Disabled": False, "Disabling": False}
+        return {
+            one["UUID"]: one | {"Enabled": states.get(one["State"], True)}
+            for page in pages
+            for one in page["EventSourceMappings"]
+        }
+
+    def functions(self) -> dict[str, str]:
+        """Invoke each function that handles messages with an event that has none, so that it loads its code. Returns
+        its problem by name; empty if it has none."""
+        ids = {one.physical_id for one in _of(self.deployed, "AWS::Lambda::EventSourceMapping").values()}
+        ours = [one for id, one in self._mappings.items() if id in ids and ":sqs:" in one["EventSourceArn"]]
+        lambda_ = self.client("lambda")
+
+        def problem(mapping: dict[str, Any]) -> str:
+            answer = lambda_.invoke(FunctionName=mapping["FunctionArn"], Payload=_PROBE)
+            result: Any = json.loads(answer["Payload"].read() or b"{}")
+            if "FunctionError" in answer:
+                return f"{result.get('errorType', 'Error')}: {result.get('errorMessage', '')}"
+            return "; ".join(result.get("problems", ()))
+
+        with ThreadPoolExecutor(_THREADS) as threads:
+            return dict(zip(map(_function_of, ours), threads.map(problem, ours), strict=True))
+
+    def api(self) -> tuple[int, str]:
+        """Return the number of types that the API lists, and the error if the call failed."""
+        if not self.status:
+            raise NotChecked("the stack is not deployed yet")
+        try:
+            return len(self.target.client().types()), ""
+        except SagaError as error:
+            return 0, full_text(error)
+
+    def alarms(self) -> tuple[int, list[str], dict[str, int]]:
+        """Return how many alarms are deployed, the names of the firing ones, and how many confirmed subscriptions each
+        of their topics has."""
+        self.in_an_account("CloudWatch that evaluates alarms")
+        names = {one.physical_id for one in _of(self.deployed, "AWS::CloudWatch::Alarm").values()}
+        pages = self.client("cloudwatch").get_paginator("describe_alarms").paginate()
+        alarms = [one for page in pages for one in page["MetricAlarms"] if one["AlarmName"] in names]
+        topics = {action for one in alarms for action in one["AlarmActions"] if ":sns:" in action}
+        sns = self.client("sns")
+        confirmed = {
+            topic: sum(
+                one["SubscriptionArn"].startswith("arn:")
+                for one in sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]
+            )
+            for topic in sorted(topics)
+        }
+        return len(names), [one["AlarmName"] for one in alarms if one["StateValue"] == "ALARM"], confirmed
+
+
+def queue_settings(properties: Mapping[str, Any]) -> Settings:
+    """Return those settings in a queue's template that can be changed by hand."""
+    return _literal(properties, "VisibilityTimeout", "MessageRetentionPeriod", "DelaySeconds") | _literal(
+        properties.get("RedrivePolicy", {}), "maxReceiveCount"
+    )
+
+
+def mapping_settings(properties: Mapping[str, Any]) -> Settings:
+    """Return the settings of an event source mapping: whether it is enabled, its batch size, and its concurrency."""
+    scaling = _literal(properties.get("ScalingConfig", {}), "MaximumConcurrency")
+    return _literal({"Enabled": True, **properties}, "Enabled", "BatchSize") | scaling
+
+
+def _literal(properties: Mapping[str, Any], *names: str) -> Settings:
+    found = {name: properties[name] for name in names if name in properties}
+    return {name: str(value).lower() for name, value in found.items() if not isinstance(value, dict)}
+
+
+def _flat(attributes: Mapping[str, str]) -> Settings:
+    """Return the attributes of a queue, including the members of its redrive policy."""
+    redrive: dict[str, Any] = json.loads(attributes.get("RedrivePolicy", "{}"))
+    return {**attributes, **{name: str(value) for name, value in redrive.items()}}
+
+
+def _function_of(mapping: Mapping[str, Any]) -> str:
+    """Return the name of a mapping's function, without the alias."""
+    return str(mapping.get("FunctionArn", "")).partition(":function:")[2].partition(":")[0]
+
+
+def _reserved(resources: Resources) -> int:
+    functions = _of(resources, "AWS::Lambda::Function").values()
+    return sum(int(one.properties.get("ReservedConcurrentExecutions", 0)) for one in functions)
+
+
+def _of(resources: Resources, type: str) -> Resources:
+    return {id: one for id, one in resources.items() if one.type == type}
+
+
+def _resources(cloudformation: Any, name: str, prefix: str = "") -> Iterator[tuple[str, Resource]]:
+    """Yield the resources of a stack and its nested stacks, with the same ids as :func:`read_assembly`."""
+    pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=name)
+    ids = {
+        one["LogicalResourceId"]: one.get("PhysicalResourceId", "")
+        for page in pages
+        for one in page["StackResourceSummaries"]
+    }
+    body: Any = cloudformation.get_template(StackName=name, TemplateStage="Processed")["TemplateBody"]
+    template: dict[str, Any] = json.loads(body) if isinstance(body, str) else body
+    for id, one in template["Resources"].items():
+        if one["Type"] == NESTED:
+            yield from _resources(cloudformation, ids[id], prefix + prefix_of(id))
+        else:
+            yield prefix + id, Resource(one["Type"], one.get("Properties", {}), ids.get(id, ""))

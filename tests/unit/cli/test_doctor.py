@@ -1,0 +1,420 @@
+"""What ``sagas doctor`` makes of facts, what it reads from AWS, and what it says where it cannot look."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
+from botocore.stub import Stubber
+from typer.testing import CliRunner, Result
+
+from sagas.aws import code_of
+from sagas.cli.doctor import checks
+from sagas.cli.doctor.checks import CHECKS, Check, explained, fits
+from sagas.cli.doctor.site import Compared, NotChecked, Resource, Site
+from sagas.cli.main import app
+from sagas.cli.target import Target
+from sagas.errors import SagaError
+
+QUEUE, TABLE = "AWS::SQS::Queue", "AWS::DynamoDB::Table"
+ALARM, MAPPING = "AWS::CloudWatch::Alarm", "AWS::Lambda::EventSourceMapping"
+TOPIC = "arn:aws:sns:eu-west-1:123456789012:alarms"
+ID = "019aa59c-fb80-7c1e-9b52-4f6d0a3e8b17"
+
+
+def resources(**properties: dict[str, Any]) -> dict[str, Resource]:
+    return {name: Resource(QUEUE, one, f"https://sqs/{name}") for name, one in properties.items()}
+
+
+JUDGED: dict[str, tuple[Callable[[Any], Any], Any, list[tuple[str, str]]]] = {
+    "a caller": (checks.credentials, ("arn:ann", "eu-west-1 (URL)"), [("ok", "arn:ann in eu-west-1 (URL)")]),
+    "a clock that is right": (checks.clock, -3.2, [("ok", "3 s behind AWS")]),
+    "a clock that is a little wrong": (checks.clock, 90.0, [("warn", "90 s ahead of AWS")]),
+    "a clock with which nothing is signed": (checks.clock, -301.0, [("fail", "301 s behind AWS")]),
+    "packages that fit": (
+        checks.packages,
+        {"Python": ("3.13.1", ">=3.11"), "boto3": ("1.43.0", ">=1.43")},
+        [("ok", "Python 3.13.1, boto3 1.43.0")],
+    ),
+    "a package that is too old": (
+        checks.packages,
+        {"msgspec": ("0.21.9", "<0.23,>=0.22"), "boto3": ("1.43.0", ">=1.43")},
+        [("fail", "msgspec 0.21.9 (needs <0.23,>=0.22)")],
+    ),
+    "an app": (checks.app, "", [("ok", "the app can be synthesized")]),
+    "an app that fails": (checks.app, "the app failed: KeyError", [("fail", "the app failed: KeyError")]),
+    "a region": (
+        checks.region,
+        ("eu-west-1", [{"RecursiveLoop": "Allow"}]),
+        [("ok", "eu-west-1 has all features that the app uses")],
+    ),
+    "a region without the setting for loops": (
+        checks.region,
+        ("us-gov-west-1", [{"RecursiveLoop": "Allow"}, {"RecursiveLoop": "Allow"}]),
+        [("fail", "us-gov-west-1 does not have the setting for recursive loops")],
+    ),
+    "a region without edge endpoints": (
+        checks.region,
+        ("cn-north-1", [{"EndpointConfiguration": {"Types": ["EDGE"]}}]),
+        [("fail", 'cn-north-1 does not have API endpoints of type "edge"')],
+    ),
+    "a bootstrap": (checks.bootstrap, (21, 6, "aws://1/eu-west-1"), [("ok", "version 21")]),
+    "no bootstrap": (checks.bootstrap, (0, 6, "aws://1/eu-west-1"), [("fail", "has not been bootstrapped")]),
+    "an old bootstrap": (checks.bootstrap, (5, 6, "aws://1/eu-west-1"), [("fail", "version 5, but the app needs 6")]),
+    "executions": (checks.concurrency, (1000, 900, 0), [("ok", "1,000 concurrent executions, 900 of them unreserved")]),
+    "executions of a new account": (checks.concurrency, (10, 10, 0), [("warn", "10 concurrent executions")]),
+    "reservations of a new account": (
+        checks.concurrency,
+        (10, 10, 2),
+        [("fail", "the app reserves 2 more executions, but the account has only 0 left")],
+    ),
+    "reservations that leave too little": (
+        checks.concurrency,
+        (1000, 400, 301),
+        [("fail", "only 300 left")],
+    ),
+    "fewer reservations": (checks.concurrency, (1000, 100, -5), [("ok", "1,000 concurrent")]),
+    "room for alarms": (checks.alarm_quota, (5000, 73, 0), [("ok", "73 alarms of 5,000, and the app adds 0")]),
+    "little room for alarms": (checks.alarm_quota, (1000, 730, 73), [("warn", "730 alarms of 1,000")]),
+    "no room for alarms": (checks.alarm_quota, (1000, 930, 73), [("fail", "930 alarms of 1,000, and the app adds 73")]),
+    "few messages in flight": (checks.in_flight, (120_000, {"a": 4, "b": 9}), [("ok", "at most 9 of 120,000")]),
+    "too many messages in flight": (
+        checks.in_flight,
+        (120_000, {"a": 96_001, "b": 9}),
+        [("warn", "a: 96,001 of 120,000 messages are in flight")],
+    ),
+    "a stack": (checks.stack, ("Shop", "UPDATE_COMPLETE", "x"), [("ok", "UPDATE_COMPLETE")]),
+    "no stack yet": (
+        checks.stack,
+        ("Shop", "", "eu-west-1 (URL)"),
+        [("warn", "Shop is not deployed in eu-west-1 (URL)")],
+    ),
+    "a deployment that goes on": (checks.stack, ("Shop", "UPDATE_IN_PROGRESS", "x"), [("warn", "UPDATE_IN_PROGRESS")]),
+    "a deployment that was undone": (
+        checks.stack,
+        ("Shop", "UPDATE_ROLLBACK_COMPLETE", "x"),
+        [("warn", "UPDATE_ROLLBACK_COMPLETE: the last deployment failed")],
+    ),
+    "a first deployment that failed": (
+        checks.stack,
+        ("Shop", "ROLLBACK_COMPLETE", "x"),
+        [("fail", "ROLLBACK_COMPLETE")],
+    ),
+    "a deployment that is stuck": (
+        checks.stack,
+        ("Shop", "UPDATE_ROLLBACK_FAILED", "x"),
+        [("fail", "UPDATE_ROLLBACK_FAILED")],
+    ),
+    "queues that stay": (
+        checks.replaced,
+        (resources(a={"QueueName": "a"}), resources(a={"QueueName": "a"}, b={})),
+        [("ok", "keeps every queue")],
+    ),
+    "a queue that goes, one that is renamed, and one that becomes a table": (
+        checks.replaced,
+        (resources(a={}, b={"QueueName": "b"}, c={}), resources(b={"QueueName": "x"}) | {"c": Resource(TABLE, {})}),
+        [("fail", f"would replace or delete {name}, with its content") for name in "abc"],
+    ),
+    "settings of the app": (
+        checks.pending,
+        (resources(a={"VisibilityTimeout": 30}), resources(a={"VisibilityTimeout": 30})),
+        [("ok", "1 queues and mappings have the app's settings")],
+    ),
+    "settings that are not deployed": (
+        checks.pending,
+        (resources(a={"VisibilityTimeout": 30}), resources(a={"VisibilityTimeout": 60}, b={})),
+        [("warn", "different settings of 2 queues and mappings: a, b")],
+    ),
+    "settings as they were": (
+        checks.unchanged,
+        [Compared("a", "BatchSize", "1", "1")],
+        [("ok", "1, all as in")],
+    ),
+    "settings that were changed": (
+        checks.unchanged,
+        [Compared("a", "BatchSize", "1", "1"), Compared("b", "VisibilityTimeout", "30", "5")],
+        [("fail", "b: VisibilityTimeout is 5, but the template has 30")],
+    ),
+    "functions": (checks.functions, {"a": "", "b": ""}, [("ok", "2 load their code")]),
+    "a broken function": (checks.functions, {"a": "", "b": "no module"}, [("fail", "b: no module")]),
+    "an API": (checks.api, (1, ""), [("ok", "it has 1 saga type")]),
+    "an API that fails": (checks.api, (0, "the API answered 502"), [("fail", "the API answered 502")]),
+    "an API that refuses": (checks.api, (0, "refused (403)"), [("warn", "not checked: refused (403)")]),
+    "alarms": (checks.alarms, (73, [], {TOPIC: 1}), [("ok", "none of 73 is firing, and somebody is notified")]),
+    "alarms that tell nobody": (checks.alarms, (73, [], {}), [("warn", "nobody is notified of 73 alarms")]),
+    "alarms whose e-mail was not answered": (
+        checks.alarms,
+        (73, [], {TOPIC: 0}),
+        [("warn", f"nobody has confirmed a subscription of {TOPIC}")],
+    ),
+    "alarms that are on": (
+        checks.alarms,
+        (73, ["a", "b"], {TOPIC: 1}),
+        [("warn", f"{name} is firing") for name in "ab"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("judge", "facts", "expected"), JUDGED.values(), ids=JUDGED)
+def test_what_it_makes_of_facts(judge: Callable[[Any], Any], facts: Any, expected: list[tuple[str, str]]) -> None:
+    findings = [*judge(facts)]
+    assert [one.state for one in findings] == [state for state, _ in expected]
+    assert all(text in one.text for one, (_, text) in zip(findings, expected, strict=True)), findings
+    assert all(one.todo or one.state == "ok" for one in findings)
+
+
+def test_every_check_has_a_judgement_that_is_tested() -> None:
+    assert {check.judges for check in CHECKS} == {judge for judge, _, _ in JUDGED.values()}
+    assert len({check.name for check in CHECKS}) == len(CHECKS)
+
+
+@pytest.mark.parametrize(
+    ("version", "takes", "fitting"),
+    [
+        ("3.37.0", "<4,>=3.37", True),
+        ("4.0", "<4,>=3.37", False),
+        ("3.4", ">=3.37", False),
+        ("1.5.33", "==1.5.33", True),
+        ("1.5.33.post1", "==1.5.33", True),
+        ("2.0rc1", "!=2.0", False),
+        ("7", "", True),
+    ],
+)
+def test_versions(version: str, takes: str, fitting: bool) -> None:
+    assert fits(version, takes) is fitting
+
+
+def refused(code: str, message: str = "no") -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": message}}, "GetThing")
+
+
+@pytest.mark.parametrize(
+    ("error", "text", "todo"),
+    [
+        (SagaError("no local stack"), "no local stack", ""),
+        (
+            refused("AccessDenied", "User: ann is not authorized to perform: sqs:GetQueueAttributes on x"),
+            "ann has no permission for sqs:GetQueueAttributes in eu-west-1",
+            "grant sqs:GetQueueAttributes to this caller",
+        ),
+        (
+            refused("AccessDeniedException"),
+            "ann has no permission for GetThing in eu-west-1",
+            "grant GetThing to this caller",
+        ),
+        (refused("ExpiredToken"), "eu-west-1 refused the credentials (ExpiredToken)", "sign in to AWS"),
+        (refused("Throttling"), "Throttling", ""),
+        (NoCredentialsError(), "Unable to locate credentials", "--profile"),
+        (EndpointConnectionError(endpoint_url="https://sts"), '"https://sts" (eu-west-1)', "check the region"),
+    ],
+)
+def test_a_request_that_fails_is_explained_in_a_line(error: Exception, text: str, todo: str) -> None:
+    told, advice = explained(error, "ann", "eu-west-1")
+    assert text in told
+    assert "\n" not in told
+    assert advice.startswith(todo) or todo in advice
+
+
+APP = """
+import json, os, pathlib
+out = pathlib.Path(os.environ["CDK_OUTDIR"])
+out.mkdir(parents=True)
+function = {"Type": "AWS::Lambda::Function", "Properties": {"ReservedConcurrentExecutions": 7}}
+alarm = {"Type": "AWS::CloudWatch::Alarm", "Properties": {}}
+(out / "Shop.json").write_text(json.dumps({"Resources": {"F": function, "A": alarm, "B": alarm}}))
+needs = {"templateFile": "Shop.json", "requiresBootstrapStackVersion": 6}
+stack = {"type": "aws:cloudformation:stack", "properties": needs}
+(out / "manifest.json").write_text(json.dumps({"artifacts": {"Shop": stack}}))
+"""
+
+
+class Account(Site):
+    """An account in which the stack is not deployed, with the answers that AWS would give."""
+
+    def __init__(self, stack: str = "Shop", command: str = "python app.py") -> None:
+        super().__init__(Target(stack, None, None, as_json=False), command)
+        self.account, self.region, self.caller = "123456789012", "eu-west-1", "arn:ann"
+        self.clients: dict[str, Any] = {}
+        self.client = self._client
+        self.answers("cloudformation", describe_stacks=refused("ValidationError"))
+
+    def _client(self, service: str) -> Any:
+        if service not in self.clients:
+            session: Any = boto3.Session("key", "secret", region_name="eu-west-1")
+            self.clients[service] = session.client(service)
+        return self.clients[service]
+
+    def answers(self, service: str, **answers: Any) -> None:
+        """Give an operation's answer once; botocore checks its shape."""
+        stub: Any = Stubber(self._client(service))
+        for operation, answer in answers.items():
+            if isinstance(answer, ClientError):
+                stub.add_client_error(operation, code_of(answer), "no")
+            else:
+                stub.add_response(operation, answer)
+        stub.activate()
+
+
+@pytest.fixture
+def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Account:
+    monkeypatch.chdir(tmp_path)
+    Path("app.py").write_text(APP)
+    return Account()
+
+
+def quota(name: str, value: float) -> dict[str, Any]:
+    other = {"QuotaName": "Something else", "Value": 3.0}
+    return {"Quotas": [other, {"QuotaName": name, "Value": value}]}
+
+
+class TestReading:
+    def test_the_bootstrap_stack(self, account: Account) -> None:
+        account.answers("ssm", get_parameter={"Parameter": {"Value": "21"}})
+        assert account.bootstrap() == (21, 6, "aws://123456789012/eu-west-1")
+
+    def test_no_bootstrap_stack(self, account: Account) -> None:
+        account.answers("ssm", get_parameter=refused("ParameterNotFound"))
+        assert account.bootstrap() == (0, 6, "aws://123456789012/eu-west-1")
+
+    def test_executions(self, account: Account) -> None:
+        limits = {"ConcurrentExecutions": 1000, "UnreservedConcurrentExecutions": 900}
+        account.answers("lambda", get_account_settings={"AccountLimit": limits})
+        assert account.concurrency() == (1000, 900, 7)
+
+    def test_the_quota_of_alarms(self, account: Account) -> None:
+        account.answers("cloudwatch", describe_alarms={"MetricAlarms": [{"AlarmName": "one"}]})
+        account.answers("service-quotas", list_service_quotas=quota("Number of metric alarms", 1000.0))
+        assert account.alarm_quota() == (1000, 1, 2)
+
+    def test_a_quota_that_is_not_listed_is_the_one_of_aws(self, account: Account) -> None:
+        account.answers("cloudwatch", describe_alarms={"MetricAlarms": []})
+        account.answers("service-quotas", list_service_quotas=quota("Rate of PutMetricAlarm", 3.0))
+        assert account.alarm_quota() == (5_000, 0, 2)
+
+    def test_messages_in_flight(self, account: Account) -> None:
+        account.__dict__["deployed"] = resources(a={})
+        counts = {"ApproximateNumberOfMessagesNotVisible": "12", "RedrivePolicy": '{"maxReceiveCount": 9}'}
+        account.answers("sqs", get_queue_attributes={"Attributes": counts})
+        account.answers("service-quotas", list_service_quotas=quota("In-flight messages per standard queue", 120_000.0))
+        assert account.in_flight() == (120_000, {"a": 12})
+
+    def test_queues(self, account: Account) -> None:
+        account.__dict__["deployed"] = resources(
+            a={"VisibilityTimeout": 30, "RedrivePolicy": {"maxReceiveCount": 9, "deadLetterTargetArn": {"Ref": "D"}}}
+        )
+        account.answers("sqs", get_queue_attributes={"Attributes": {"VisibilityTimeout": "5"}})
+        assert account.queues() == [
+            Compared("a", "VisibilityTimeout", "30", "5"),
+            Compared("a", "maxReceiveCount", "9", "none"),
+        ]
+
+    def test_mappings(self, account: Account) -> None:
+        properties = {"BatchSize": 1, "ScalingConfig": {"MaximumConcurrency": 5}}
+        account.__dict__["deployed"] = {"m": Resource(MAPPING, properties, ID), "n": Resource(MAPPING, {}, "2")}
+        arn = "arn:aws:lambda:eu-west-1:123456789012:function:Ship:live"
+        found = {"UUID": ID, "State": "Disabled", "BatchSize": 1, "FunctionArn": arn}
+        account.answers("lambda", list_event_source_mappings={"EventSourceMappings": [found]})
+        assert account.mappings() == [
+            Compared("Ship", "Enabled", "true", "false"),
+            Compared("Ship", "BatchSize", "1", "1"),
+            Compared("Ship", "MaximumConcurrency", "5", "none"),
+            Compared("2", "Enabled", "true", "missing"),
+        ]
+
+    def test_alarms_and_who_is_notified(self, account: Account) -> None:
+        account.__dict__["deployed"] = {"A": Resource(ALARM, {}, "one"), "B": Resource(ALARM, {}, "two")}
+        states: list[tuple[str, str, list[str]]] = [
+            ("one", "ALARM", [TOPIC]),
+            ("two", "OK", [TOPIC]),
+            ("another's", "ALARM", []),
+        ]
+        alarms = [{"AlarmName": name, "StateValue": state, "AlarmActions": do} for name, state, do in states]
+        account.answers("cloudwatch", describe_alarms={"MetricAlarms": alarms})
+        pending = {"Subscriptions": [{"SubscriptionArn": "PendingConfirmation"}]}
+        account.answers("sns", list_subscriptions_by_topic=pending)
+        assert account.alarms() == (2, ["one"], {TOPIC: 0})
+
+    def test_the_stacks_of_nested_stacks_have_the_ids_of_the_app(self, account: Account) -> None:
+        """The app's own is flattened where it is read."""
+        account.clients.clear()
+        stub: Any = Stubber(account.client("cloudformation"))
+        stack = {"StackName": "Shop", "StackStatus": "CREATE_COMPLETE", "CreationTime": 0}
+        stub.add_response("describe_stacks", {"Stacks": [stack]})
+        for name, type, id in (("Inner", "AWS::CloudFormation::Stack", "arn:inner"), ("Q", QUEUE, "https://sqs/q")):
+            summary = {"LogicalResourceId": name, "PhysicalResourceId": id, "ResourceType": type}
+            more = {"LastUpdatedTimestamp": 0, "ResourceStatus": "CREATE_COMPLETE"}
+            stub.add_response("list_stack_resources", {"StackResourceSummaries": [summary | more]})
+            stub.add_response("get_template", {"TemplateBody": json.dumps({"Resources": {name: {"Type": type}}})})
+        stub.activate()
+        ((id, queue),) = account.deployed.items()
+        assert (id[:6], id[-1], queue.name) == ("Shop.N", "Q", "q")
+
+    def test_an_app_without_the_stack(self, account: Account) -> None:
+        assert Account("Other").no_app == "the stack of the app is called Shop, not Other"
+        assert Account(command="").no_app.startswith("there is no cdk.json in this directory")
+        assert account.no_app == ""
+
+
+class TestWhereItCannotLook:
+    def test_a_right_that_is_missing(self, account: Account) -> None:
+        account.answers("ssm", get_parameter=refused("AccessDeniedException"))
+        (finding,) = Check("bootstrap", Site.bootstrap, checks.bootstrap).findings(account)
+        assert finding.state == "warn"
+        assert finding.text.startswith("not checked: arn:ann has no permission for GetParameter in ")
+
+    def test_before_the_first_deployment(self, account: Account) -> None:
+        found = {check.name: check.findings(account) for check in CHECKS if check.name in ("stack", "queues", "API")}
+        assert found["stack"][0].state == "warn"
+        for name in ("queues", "API"):
+            (finding,) = found[name]
+            assert (finding.state, finding.text) == ("unchecked", "not checked here: the stack is not deployed yet")
+
+    def test_an_app_that_cannot_be_synthesized_is_named_once(self, account: Account) -> None:
+        broken = Account(command="python nowhere.py")
+        (finding,) = next(check for check in CHECKS if check.name == "app").findings(broken)
+        assert finding.state == "fail"
+        with pytest.raises(NotChecked, match="the app cannot be synthesized"):
+            broken.region_features()
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Runs the command where nothing is configured."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION", "SAGAS_STACK"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    return lambda *arguments: CliRunner().invoke(app, ["doctor", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "no local stack is running for this project; `sagas local up` starts one"),
+        (("--stack", "Shop"), "no AWS region is configured; name one with --region or AWS_DEFAULT_REGION"),
+        (("--stack", "Shop", "--region", "eu-west-1"), "Unable to locate credentials; sign in to AWS"),
+        (("--stack", "Shop", "--region", "eu-west-1", "--profile", "nope"), "The config profile (nope) could not"),
+    ],
+)
+def test_without_a_place_there_is_one_line(run: Callable[..., Result], arguments: tuple[str, ...], told: str) -> None:
+    ended = run(*arguments)
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    (line,) = ended.stderr.splitlines()
+    assert told in line
+
+
+def test_a_region_in_which_nothing_answers(run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("ACCESS_KEY_ID", "a"), ("SECRET_ACCESS_KEY", "b"), ("ENDPOINT_URL", "http://127.0.0.1:1")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    ended = run("--stack", "Shop", "--region", "eu-west-1")
+    assert ended.exit_code == 2
+    (line,) = ended.stderr.splitlines()
+    assert "eu-west-1 (http://127.0.0.1:1)" in line
+    assert line.endswith("check the region and your network")
