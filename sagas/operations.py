@@ -79,6 +79,7 @@ class RecoveryOptions:
     stale_after: float | None = None
     limit: int | None = None
     max_attempts: int | None = None
+    dry_run: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class Verb:
         label: the label of the console's button; empty if there is no button.
         effect: a sentence for the console that says what the operation does.
         confirmation: a sentence that the console shows after the operation.
-        at_once: whether the console asks for no reason.
+        at_once: whether the console acts without asking for a reason.
     """
 
     help: str = ""
@@ -344,7 +345,7 @@ RECOVER = Operation(
 )
 STATS = Operation(
     *("stats", "GET", "/stats", "read", "Count sagas by type and status", "Stats"),
-    description="Those in flight, and those that ended since a time.",
+    description="Counts sagas in flight, and sagas that ended since a time.",
 )
 BREAKERS = Operation(
     *("list_breakers", "GET", "/breakers", "read", "List the circuit breakers", "Breakers"),

@@ -113,6 +113,12 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/e2e/test_hostile_api.py",
         "tests/e2e/test_waiting.py",
     ),
+    "hardening": (
+        ".ci/constraints.txt",
+        "docs/operations/hardening.md",
+        "sagas/cdk",
+        "tests/cdk/test_hardening.py",
+    ),
     "generated clients": (
         "sagas/authoring/shapes",
         "sagas/engine/read/answers.py",
@@ -127,7 +133,9 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     ),
     "generated projects": (
         ".ci/constraints.txt",
+        "README.md",
         "docs/tutorial/first-saga.md",
+        "hatch_build.py",
         "pyproject.toml",
         "sagas/cli/examples",
         "sagas/cli/project/init.py",
@@ -135,6 +143,13 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/e2e/pages.py",
         "tests/e2e/test_own_project.py",
         "tests/unit/cli/test_init.py",
+    ),
+    "ways to install": (
+        "hatch_build.py",
+        "pyproject.toml",
+        "sagas/cdk/compute/layer.py",
+        "sagas/cli/__init__.py",
+        "tests/e2e/test_ways_to_install.py",
     ),
     "tutorials": (
         "demo",

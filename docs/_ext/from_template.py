@@ -195,7 +195,7 @@ def alarms_page(template: Template) -> str:
         f"# Alarms\n\n{NOTE}",
         "Each names its section of [the runbook](../operations/runbook.md) in its description, and notifies `alarm_topic` when it fires.",
         "SAGA stands for a saga type, STEP for a step (or the steps that share a function).\n",
-        "| alarm | goes on when | metric | more than | in | what to do |",
+        "| alarm | fires when | metric | more than | in | what to do |",
         "|---|---|---|---|---|---|",
     ]
     rows: dict[str, None] = {}

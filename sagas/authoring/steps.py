@@ -64,7 +64,7 @@ class WaitOptions:
 
 @dataclass(frozen=True, slots=True)
 class StepOptions:
-    """The options of ``@step``, not yet checked. The saga class checks them, as errors name the class."""
+    """The options of ``@step``, not yet checked. The saga class checks them, because errors name the class."""
 
     retry: Retry | None = None
     timeout: float | timedelta | None = None

@@ -11,10 +11,11 @@ from sagas.cdk.options.deployment import Deployment  # noqa: E402 - as above
 from sagas.cdk.options.function_options import FunctionOptions, Network  # noqa: E402 - as above
 from sagas.cdk.options.saga_events import SagaEvents  # noqa: E402 - as above
 from sagas.cdk.options.service_options import PrivateEndpoint, SagaServiceProps, Throttling  # noqa: E402 - as above
-from sagas.cdk.options.telemetry import OpenTelemetry  # noqa: E402 - as above
+from sagas.cdk.options.telemetry import AccessLogs, OpenTelemetry  # noqa: E402 - as above
 from sagas.cdk.service import SagaService  # noqa: E402 - as above
 
 __all__ = [
+    "AccessLogs",
     "Archive",
     "Deployment",
     "FunctionOptions",

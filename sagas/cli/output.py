@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
@@ -38,6 +39,13 @@ def fail(message: str, status: int = 1) -> NoReturn:
     """Print one line on standard error and end with an exit status."""
     typer.echo(f"sagas: {plain(message)}", err=True)
     raise typer.Exit(status)
+
+
+def need(what: str, extra: str, *packages: str) -> None:
+    """Fail in one line if a package of an extra is not installed. ``what`` needs it."""
+    for package in packages:
+        if find_spec(package) is None:
+            fail(f'{what} needs the package {package}: pip install "lambda-sagas[{extra}]"')
 
 
 def warn(message: str) -> None:

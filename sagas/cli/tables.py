@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         VerificationView,
     )
     from sagas.engine.read.overviews import BreakerView, QueueStats, TypeStats, TypeView
+    from sagas.engine.read.reports import DueSagaView
 
 _STYLES = {
     "COMPLETED": "green",
@@ -135,6 +136,15 @@ def show_list(sagas: Sequence[Summary], now: float, *, wide: bool = False) -> No
         row += [f"{step}: {kind}" if kind else ""] if faulty else []
         rows.append([*row, *([reason_of(saga)] if needy else [])])
     display(listing(columns, rows, wide=wide))
+
+
+def show_due(due: Sequence[DueSagaView], now: float) -> None:
+    """Print the sagas that are due for recovery. ``now``: epoch seconds."""
+    ids, rows = short_ids((saga["saga_id"] for saga in due), wide=whole(False)), list[list[str | Text]]()
+    for saga in due:
+        overdue = ago(saga["due_since"], now)
+        rows.append([ids[saga["saga_id"]], saga["type"], coloured(saga["status"]), str(saga["attempts"]), overdue])
+    display(listing({"id": 0, "type": 0, "status": 0, "stalls": 1, "due": 0}, rows))
 
 
 def show_audit(entries: Sequence[AuditEntry], *, wide: bool = False, family: bool = False) -> None:

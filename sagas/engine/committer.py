@@ -241,6 +241,8 @@ class Committer:
         cancelled = isinstance(fact, ev.CancelRequested) and before.cancel.by
         if cancelled and before.cancel.reason:
             details["reason"] = before.cancel.reason
+        if cancelled:  # a running step can end long after the request
+            details["requested_at"] = iso(before.cancel.at)
         redriven_by = context.redriven_by if isinstance(fact, ev.SagaRetried) else ""
         return Entry(
             saga_id=before.saga_id,

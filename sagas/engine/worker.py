@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from sagas.core.commands import Discard, FailDelivery, Postpone, Run
 from sagas.core.states import SagaStatus
+from sagas.core.text import iso
 from sagas.engine.advance import Advanced, Advancer
 from sagas.engine.attempt.attempt import Invocation, NotCommitted, lease_for
 from sagas.engine.attempt.course import RECORDING, Course
@@ -47,7 +48,7 @@ class Worker:
         if self._failing.get(message.message_id, 0.0) > services.clock.now():
             return FailDelivery(), received
         if until := max((gate.cached_until(message) for gate in services.gates), default=0.0):
-            return Postpone(until), received
+            return self._postponed(Postpone(until), message, "gate"), received
         course = Course.of(self.advancer.chain, message.step)
         for _ in range(_ROUNDS):
             try:
@@ -66,7 +67,7 @@ class Worker:
                 return comes_back(message, services.clock), received
             if end is not None:
                 return end, message
-        return Postpone(services.clock.now() + _RACE), received
+        return self._postponed(Postpone(services.clock.now() + _RACE), message, "race"), received
 
     def _keep(self, error: NotCommitted) -> Discard:
         """Send a message with an outcome that could not be committed, in place of the current message."""
@@ -85,7 +86,9 @@ class Worker:
         services = self.advancer.services
         match advanced.then:
             case Postpone() as postponed:
-                return postponed
+                state = advanced.state
+                reason = "lease" if state.lease else "release" if state.settling_since else "not_due"
+                return self._postponed(postponed, message, reason)
             case FailDelivery():
                 return self._fail_delivery(message)
             case Run():
@@ -116,13 +119,22 @@ class Worker:
             return None
         lease = lease_for(saga_type, self.advancer.services.clock, invocation.deadline)
         match advanced.gate.admit(message, advanced.state, lease.act_until):
-            case Discard() | Postpone() as end:
+            case Postpone() as end:
+                return self._postponed(end, message, "gate")
+            case Discard() as end:
                 return end
             case None:
                 return None
             case error:
                 refused = self.advancer.refuse(message, invocation, error, course)
                 return None if refused is None else self._end(refused, message, invocation, course)
+
+    def _postponed(self, end: Postpone, message: Message, reason: str) -> Postpone:
+        """Log why a message comes back: a ``lease`` is held, a ``gate`` (a breaker or a pause) is shut, a ``release``
+        is awaited, others changed the saga at the same time (``race``), or the step is ``not_due``."""
+        fields = {"saga_id": message.saga_id, "step": message.step, "reason": reason, "until": iso(end.until)}
+        self.advancer.services.logger.info("message postponed", extra=fields)
+        return end
 
     def _fail_delivery(self, message: Message) -> FailDelivery:
         if len(self._failing) >= _MOST_FAILING:
@@ -137,7 +149,7 @@ class Worker:
         step = self.advancer.registry.get(message.saga).step(message.step)
         timeout = step.code(undo=message.undo).timeout
         if delay >= _SHORT_WAIT or clock.now() + delay + timeout + RECORDING > invocation.deadline:
-            return Postpone(until)
+            return self._postponed(Postpone(until), message, "not_due")
         if delay > 0:
             clock.sleep(delay)
         return None

@@ -49,9 +49,9 @@ class Finding(NamedTuple):
 def judge(
     old: Content, new: SagaDefinition | None, at: Position | None = None, deployed: Content | None = None
 ) -> list[Finding]:
-    """Return what sagas of the blueprint ``old`` notice of the code ``new``, at a position or at any. Differences that
-    stop sagas come first. ``new`` is ``None`` if the type would not be deployed. ``deployed`` is the current
-    blueprint."""
+    """Return how the code ``new`` affects sagas of the blueprint ``old``, at one position or at all positions.
+    Differences that stop sagas come first. ``new`` is ``None`` if the type would not be deployed. ``deployed`` is the
+    current blueprint."""
     if new is None:
         effect = "would wait until it is deployed again (SagaWithoutCode)"
         return [Finding("", "the type is gone", effect, "Keep the type while `sagas list` shows sagas in flight")]

@@ -35,6 +35,7 @@ from functions.create_zip import CreateZip
 from infra.stack import ReferenceStack
 from sagas import AutoDisable
 from sagas.cdk import (
+    AccessLogs,
     Archive,
     Deployment,
     FunctionOptions,
@@ -54,6 +55,7 @@ Template = dict[str, Any]
 BUCKETS = {"ZIPS_BUCKET": "zips-of-mine", "ATTIC_BUCKET": "attic-of-zips-of-mine"}
 RUNBOOK = "https://docs.example.com/sagas/operations/runbook.html"
 WEB_ACL = "arn:aws:wafv2:eu-central-1:123456789012:regional/webacl/mine/1"
+ACCESS = "access-logs-of-mine"
 MONTH = timedelta(days=30)
 
 
@@ -117,7 +119,7 @@ def everything(app: App) -> None:
         auto_disable=AutoDisable(threshold=7, cooldown=None),
         tracing=False,
         endpoint="edge",
-        access_log="role",
+        access_log=AccessLogs("role", execution=True, bucket=s3.Bucket.from_bucket_name(stack, "Access", ACCESS)),
         throttling=Throttling(rate=50, burst=80),
         callback_throttling=Throttling(rate=5, burst=7),
         callback_base_url="https://hooks.example.com/bank",

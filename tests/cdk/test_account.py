@@ -14,11 +14,12 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 
-from sagas.cdk import FunctionOptions, Network, PrivateEndpoint, SagaService
+from sagas.cdk import AccessLogs, FunctionOptions, Network, PrivateEndpoint, SagaService
 from sagas.cdk.compute.layer import PackagingError, build_layer
 from sagas.errors import DefinitionError
 from tests.cdk.rendered import Template, by_id, of_type, render, service, template_of
 from tests.cdk.saga_classes import SWEEPING, Trip
+from tests.cdk.templates import ACCESS
 
 ALARM = "AWS::CloudWatch::Alarm"
 
@@ -45,6 +46,21 @@ class TestAccessLog:
         resources = everything["Resources"].values()
         (account,) = [one for one in resources if one["Type"] == "AWS::ApiGateway::Account"]
         assert account["DeletionPolicy"] == "Retain"
+
+    def test_of_the_buckets_and_of_the_gateways_execution(self, everything: Template, guarded: Template) -> None:
+        buckets = by_id(everything, "AWS::S3::Bucket").values()
+        prefixes = {bucket["LoggingConfiguration"].pop("LogFilePrefix") for bucket in buckets}
+        assert prefixes == {"orders/Payloads/", "orders/Bucket/"}
+        assert all(bucket["LoggingConfiguration"] == {"DestinationBucketName": ACCESS} for bucket in buckets)
+        everywhere = {"DataTraceEnabled": False, "HttpMethod": "*", "LoggingLevel": "ERROR", "ResourcePath": "/*"}
+        (stage,) = of_type(everything, "AWS::ApiGateway::Stage")
+        assert [one for one in stage["MethodSettings"] if everywhere.items() <= one.items()]
+        (stage,) = of_type(guarded, "AWS::ApiGateway::Stage")
+        assert not [one for one in stage["MethodSettings"] if "LoggingLevel" in one]
+
+    def test_an_execution_log_needs_a_role(self) -> None:
+        with pytest.raises(DefinitionError, match='execution needs a role: set api="account" or api="role"'):
+            AccessLogs(execution=True)
 
     @pytest.mark.parametrize("options", [{"access_log": "account"}, {"endpoint": "edge"}])
     def test_of_an_api_that_is_there(self, options: dict[str, Any]) -> None:

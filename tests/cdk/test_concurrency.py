@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -83,6 +84,20 @@ def test_each_queue_has_its_share_and_synth_prints_it() -> None:
         "Test-Shop: max_concurrency=150 is divided: checkout reserve 10, checkout capture 10, checkout ship 60" in line
     )
     assert not [one for one in told if "nothing limits" in one]
+
+
+def test_without_the_runtimes_python_synth_says_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = "there is no python3.13 here to compile the functions' code"
+
+    def lines() -> list[str]:
+        stack, _ = service()
+        found = assertions.Annotations.from_stack(stack).find_info("*", assertions.Match.any_value())
+        return [str(one.entry.data) for one in found if lost in str(one.entry.data)]
+
+    monkeypatch.setattr("sagas.cdk.watch.notes.compiler_for", {"3.13": None}.get)
+    assert len(lines()) == 1
+    monkeypatch.setattr("sagas.cdk.watch.notes.compiler_for", {"3.13": sys.executable}.get)
+    assert lines() == []
 
 
 def test_of_shared_functions() -> None:

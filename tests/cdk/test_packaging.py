@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import marshal
 import os
 import re
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -15,8 +17,10 @@ import pytest
 from aws_cdk import App, Stack
 
 import functions
+from functions.checkout import Checkout
 from infra.app import build_app
 from sagas.cdk.compute import layer
+from sagas.cdk.compute.bytecode import add_bytecode
 from sagas.cdk.compute.code import CodeAssets, packages_of, requirements_of
 from sagas.cdk.compute.layer import PackagingError, build_layer, pinned_requirements
 from sagas.cdk.compute.staging import built_once, copy_files, digest_of, source_files
@@ -49,6 +53,47 @@ def content() -> Path:
 
 def test_the_constructs_load_nothing_that_functions_need() -> None:
     assert loaded_by("import sagas.cdk") == [{"aws_cdk"}]
+
+
+class TestBytecode:
+    """For Lambda's Python, which here is the one that runs the tests."""
+
+    @pytest.fixture
+    def python(self) -> str:
+        return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+    @pytest.fixture
+    def source(self, tmp_path: Path) -> Path:
+        (tmp_path / "shop").mkdir()
+        (tmp_path / "shop/orders.py").write_text(
+            "NAMES = {'a', 'b', 'c'}\n\ndef f(x):\n    return x in {'d', 'e', 'f'}\n"
+        )
+        (tmp_path / "shop/old.py").write_text("print 'not of this Python'\n")
+        return tmp_path / "shop"
+
+    def compiled(self, directory: Path, python: str) -> dict[str, bytes]:
+        add_bytecode(directory, "/var/task/shop", python)
+        return {path.name: path.read_bytes() for path in (directory / "__pycache__").iterdir()}
+
+    def test_is_valid_without_its_source_and_names_the_place_of_the_function(self, source: Path, python: str) -> None:
+        [(name, content)] = self.compiled(source, python).items()
+        assert name == f"orders.cpython-{python.replace('.', '')}.pyc"
+        assert int.from_bytes(content[4:8], "little") == 0b01  # PEP 552: a hash that is not checked
+        assert marshal.loads(content[16:]).co_filename == "/var/task/shop/orders.py"  # noqa: S302 - compiled just now
+
+    def test_is_the_same_each_time(self, source: Path, python: str, tmp_path: Path) -> None:
+        again = shutil.copytree(source, tmp_path / "elsewhere")
+        assert self.compiled(source, python) == self.compiled(again, python)
+
+    def test_is_in_the_code_and_not_in_its_live_copy(self, python: str) -> None:
+        code = Path(CodeAssets([Checkout], None, python).of(Stack(App(), "Test")).path)
+        sources = {path.stem for path in (code / "functions").glob("*.py")}
+        assert {path.name.partition(".")[0] for path in (code / "functions/__pycache__").iterdir()} == sources
+
+    def test_of_another_python_is_left_out(self, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PATH", "/nowhere")
+        add_bytecode(source, "/var/task/shop", "3.99")
+        assert not (source / "__pycache__").exists()
 
 
 class TestLayer:
@@ -87,6 +132,13 @@ class TestLayer:
         assert "manylinux_2_28_x86_64" not in fetched
         build_layer("x86_64", "3.12")
         assert "manylinux_2_28_x86_64" in fetched
+
+    def test_beyond_lambdas_limit_is_an_error(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(layer, "_pip", print)
+        monkeypatch.setattr(layer, "_MOST_BYTES", 2**20)
+        with pytest.raises(PackagingError, match=r"the layer has \d+ MB, and Lambda allows 1 MB; remove packages"):
+            build_layer("x86_64", "3.12")
 
     def test_comes_from_the_cache(self, content: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def fetch(arguments: Any, platform: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import site
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import venv
 import zipfile
 from collections.abc import Generator
+from email import message_from_bytes
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -84,12 +86,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("wheel")
     source = directory / "source"
     shutil.copytree(REPOSITORY / "sagas", source / "sagas", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "hatch_build.py"):
         shutil.copy(REPOSITORY / name, source)
     # Where the builder is not installed, pip fetches it.
     isolation = ["--no-build-isolation", "--no-index"] if find_spec("hatchling") else []
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", *isolation]
-    subprocess.run([*pip, "--wheel-dir", "dist", "./source"], cwd=directory, check=True, timeout=60)
+    released = os.environ | {"GITHUB_SERVER_URL": "https://host.example", "GITHUB_REPOSITORY": "some/sagas"}
+    subprocess.run([*pip, "--wheel-dir", "dist", "./source"], cwd=directory, env=released, check=True, timeout=60)
     (built,) = (directory / "dist").iterdir()
     return built
 
@@ -107,6 +110,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Generato
     pip = [sys.executable, "-m", "pip", "--python", str(one.bin / "python"), "install", "--quiet"]
     subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True, timeout=60)
     one.run("sagas", "init", ".", "--name", "first-project")
+    project_in(one.directory)
     yield one
     one.run("sagas", "local", "down")
 
@@ -133,6 +137,29 @@ def test_the_wheel_holds_sagas_only(wheel: Path) -> None:
     wanted = {path.relative_to(REPOSITORY).as_posix() for path in templates}
     assert wanted
     assert wanted <= set(names)
+
+
+def test_the_wheels_page_on_pypi_leads_somewhere(wheel: Path) -> None:
+    """PyPI shows the README alone: each link and image has to be a whole URL, and leads to a file of the release."""
+    archive = zipfile.ZipFile(wheel)
+    [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+    metadata = message_from_bytes(archive.read(name))
+    urls = dict(str(line).split(", ") for line in metadata.get_all("Project-URL", []))
+    tag = f"v{metadata['Version']}"
+    assert urls["Repository"] == "https://host.example/some/sagas"
+    assert urls["Changelog"].endswith(f"/blob/{tag}/CHANGELOG.md")
+    assert metadata["Author"]
+    readme = str(metadata.get_payload())
+    links, images = re.findall(r"\]\(([^)#]+)", readme), re.findall(r'src(?:set)?="([^"]+)"', readme)
+    assert len(links) > 10
+    assert len(images) > 2
+    assert [one for one in (*links, *images) if not one.startswith("https://")] == []
+    pages, files = f"{urls['Repository']}/blob/{tag}/", f"{urls['Repository']}/raw/{tag}/"
+    paths = [
+        *(one.removeprefix(pages) for one in links if one.startswith(pages)),
+        *(one.removeprefix(files) for one in images),
+    ]
+    assert [path for path in paths if not (REPOSITORY / path).exists()] == []
 
 
 def test_nothing_of_the_repository_is_found(installed: Installed) -> None:
@@ -168,7 +195,6 @@ def test_the_cdk_cli_synthesizes_the_project_without_make(installed: Installed, 
 
 @pytest.mark.emulated("it is about `sagas local`")
 def test_the_project_runs_here(installed: Installed) -> None:
-    project_in(installed.directory)
     elsewhere = chosen(os.environ)
     brought = ("--endpoint", elsewhere.endpoint) if isinstance(elsewhere, Elsewhere) else ()
     installed.run("sagas", "local", "up", *(brought or ("--port", str(free_port()), "--detach")))

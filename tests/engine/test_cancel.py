@@ -24,7 +24,8 @@ def test_before_anything_ran(bench: Make) -> None:
     assert cancel(b, "trip", saga_id) == "CANCELLED"
     b.run()
     assert LOG == []
-    assert b.entry(saga_id, "CancelRequested")["actor"] == "ada"
+    entry = b.entry(saga_id, "CancelRequested")
+    assert (entry["actor"], entry["details"]["requested_at"]) == ("ada", b.show(saga_id)["cancel_requested_at"])
     assert cancel(b, "trip", saga_id) == "CANCELLED"
 
 

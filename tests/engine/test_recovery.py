@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from sagas.client.read.advice import advice
 from sagas.core.commands import Postpone
+from sagas.core.text import iso
 from sagas.engine.supervise.recovery import RecoveryFilter
 from sagas.errors import NotFound
 from tests.support.bench import Bench, Death, once
 from tests.support.sagas import FAIL, LOG, Stubborn, Trip
+
+if TYPE_CHECKING:
+    from sagas.client import SagaView
 
 Make = Callable[..., Bench]
 REQUEST = {"item": "train"}
@@ -166,6 +172,41 @@ def test_patience_doubles_and_ends(bench: Make) -> None:
     assert saga["status"] == "COMPENSATED"
     assert LOG == ["book:1", "unbook:1"]
     assert "SagaRecoveryExhausted" in b.actions(saga_id)
+    (_, settle) = advice(cast("SagaView", saga), b.clock.now())
+    assert f"`sagas resolve trip {saga_id} --reason ...`, or `sagas rerun trip {saga_id}`" in settle
+
+
+def test_a_saga_that_is_given_up_is_not_counted_as_recovered(bench: Make) -> None:
+    b = bench(Trip)
+    saga_id = killed_at(b, "pay")
+    b.engine.recovery.set_recovery_attempts(saga_id, 1_000)
+    b.clock.advance(b.lifetime + 60)
+    report = b.engine.recovery.run(60.0, 0.0)
+    assert (report.recovered, report.given_up, report.by_type) == ([], [saga_id], {("trip", False): 1})
+
+
+def test_a_message_that_comes_back_says_why_and_until_when(bench: Make, caplog: pytest.LogCaptureFixture) -> None:
+    b = bench(Trip)
+    saga_id = killed_at(b, "pay")
+    with caplog.at_level("INFO"):
+        b.deliver("trip", "pay")
+    (postponed,) = [vars(record) for record in caplog.records if record.message == "message postponed"]
+    lease = b.state(saga_id).lease
+    assert (postponed["reason"], postponed["step"]) == ("lease", "pay")
+    assert lease is not None
+    assert postponed["until"] == iso(lease.expires_at)
+
+
+def test_a_step_that_begins_says_so(bench: Make, caplog: pytest.LogCaptureFixture) -> None:
+    b = bench(Trip)
+    FAIL.update(tell=RuntimeError("no"))
+    with caplog.at_level("INFO"):
+        saga_id = b.start("trip", REQUEST)
+        b.run()
+    began = [(vars(record)["step"], record.message) for record in caplog.records if record.message.endswith(" started")]
+    assert began[:2] == [("book", "step started"), ("pay", "step started")]
+    assert ("book", "undo started") in began
+    assert b.status(saga_id) == "COMPENSATED"
 
 
 def test_a_live_lease_and_a_wait_are_no_stall(bench: Make) -> None:

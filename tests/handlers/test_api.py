@@ -324,6 +324,12 @@ def test_stalled_sagas_of_a_type_are_recovered_by_hand(site: Make) -> None:
     lost, other, elsewhere = s.begin("trip"), s.begin("trip"), s.begin("stubborn")
     s.lose_messages()
     s.clock.advance(600)
+    seen = s.call("POST", "/types/trip/recover", {"dry_run": True}).body
+    assert lost in [saga["saga_id"] for saga in seen["due"]]
+    assert {saga["type"] for saga in seen["due"]} == {"trip"}
+    assert seen["due"][0].keys() == {"saga_id", "type", "status", "attempts", "due_since"}
+    only = s.call("POST", "/types/trip/recover", {"dry_run": True, "saga_id": lost}).body
+    assert ([saga["saga_id"] for saga in only["due"]], only["recovered"]) == ([lost], 0)
     one = s.call("POST", "/types/trip/recover", {"saga_id": lost})
     assert (one.status, one.body["recovered"], one.body["saga_ids"]) == (200, 1, [lost])
     s.run()  # what stands in a line explains why others wait

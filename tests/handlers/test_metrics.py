@@ -115,15 +115,22 @@ def test_a_failed_attempt_says_which_of_how_many_and_when_the_next_is_due(
         (Trip, {"tell": RuntimeError("no"), "unbook": RuntimeError("no")}, "SagaCompensationFailed"),
     ],
 )
-def test_whatever_needs_a_person_once(
-    site: Make, capsys: Capture, saga: type[Any], trouble: dict[str, BaseException], end: str
+def test_what_needs_an_operator_is_counted_once_and_is_an_error_in_the_log(
+    site: Make,
+    capsys: Capture,
+    caplog: pytest.LogCaptureFixture,
+    saga: type[Any],
+    trouble: dict[str, BaseException],
+    end: str,
 ) -> None:
     FAIL.update(trouble)
     s, name = site(saga), str(saga.__name__).lower()
     s.begin(name)
     s.run()
     found = counts(capsys)
-    assert (found["SagaNeedsAttention", name], found[end, name]) == (1, 1)
+    # Each of the two has an alarm, and one failed undo must not fire both.
+    assert (found["SagaNeedsAttention", name], found[end, name]) == (end != "SagaCompensationFailed", 1)
+    assert [record.levelname for record in caplog.records].count("ERROR") == 1
 
 
 def test_a_saga_that_needs_a_person_again(site: Make, capsys: Capture) -> None:

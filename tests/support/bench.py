@@ -233,7 +233,8 @@ class Bench:
         return int(answer["Attributes"][attribute])
 
     def recover(self, stale_after: float | None = None) -> list[str]:
-        return self.engine.recovery.run(60.0, stale_after).recovered
+        report = self.engine.recovery.run(60.0, stale_after)
+        return report.recovered + report.given_up
 
     def state(self, saga_id: str) -> SagaState:
         found = self.engine.control.get(saga_id)

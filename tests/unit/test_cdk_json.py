@@ -36,6 +36,16 @@ def run(project: Path, **variables: str) -> tuple[int, str]:
     return ended.returncode, ended.stdout + ended.stderr
 
 
+@pytest.mark.parametrize("target", ["deploy", "app"])
+def test_make_installs_nothing_that_only_tests_need(tmp_path: Path, target: str) -> None:
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    shown = subprocess.run(
+        ["make", "-n", target, f"VENV={tmp_path}"], cwd=REPOSITORY, env=own, capture_output=True, text=True, check=True
+    )
+    assert "'.[local]'" in shown.stdout
+    assert ".[dev]" not in shown.stdout
+
+
 def test_without_the_cdk_one_line_says_what_to_install(project: Path) -> None:
     advice = "The CDK is not installed. Run: python3 -m venv .venv && .venv/bin/pip install -e '.[cdk]'\n"
     assert run(project) == (1, advice)

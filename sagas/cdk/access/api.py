@@ -71,13 +71,15 @@ _FINDINGS = {
     "AwsSolutions-APIG2": "The function checks every request against the saga's request type and names the paths.",
     "AwsSolutions-APIG3": "A web ACL is the account's choice; calls are authorized, or carry a signed token.",
     "AwsSolutions-APIG4": "Every method is authorized, by IAM unless the user of the construct passes an authorizer.",
-    "AwsSolutions-APIG6": "Execution logs would hold request bodies; the access log holds none.",
     "AwsSolutions-COG4": "Callers are IAM principals, or the authorizer passed in authorizes them.",
     f"AwsSolutions-IAM4[Policy::{_PUSH_LOGS}]": "API Gateway's one role for the account needs this policy.",
 }
 
 
 _UNLOGGED = "Logs need a role of the whole account, which a service does not set unless access_log= asks for it."
+_FINDINGS_WITHOUT_EXECUTION_LOG = {
+    "AwsSolutions-APIG6": "The access log has every call, and the function's log every error, unless AccessLogs asks.",
+}
 _FINDINGS_WITHOUT_LOG = {"AwsSolutions-APIG1": _UNLOGGED, "Serverless-APIGWAccessLogging": _UNLOGGED}
 _FINDINGS_UNTRACED = {"Serverless-APIGWXrayEnabled": "The user of the construct switched traces off."}
 _FINDINGS_OF_METHODS = ("AwsSolutions-APIG4", "AwsSolutions-COG4")
@@ -218,17 +220,20 @@ class SagaApi(Construct, Part):
                     resource_arn=self.rest_api.deployment_stage.stage_arn,
                     web_acl_arn=options.web_acl_arn,
                 )
-            acknowledge(Validations.of(self), _FINDINGS)
-            if options.access_log == "off":
-                acknowledge(Validations.of(self), _FINDINGS_WITHOUT_LOG)
-            if not options.tracing:
-                acknowledge(Validations.of(self), _FINDINGS_UNTRACED)
+            for applies, findings in (
+                (True, _FINDINGS),
+                (options.access_logs.api == "off", _FINDINGS_WITHOUT_LOG),
+                (not options.access_logs.execution, _FINDINGS_WITHOUT_EXECUTION_LOG),
+                (not options.tracing, _FINDINGS_UNTRACED),
+            ):
+                if applies:
+                    acknowledge(Validations.of(self), findings)
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
         """Count the access log, its role, the account's setting for it, and the association with a web ACL."""
         options = catalogue.service_options
-        return (0 if options.access_log == "off" else 3) + (0 if options.web_acl_arn is None else 1)
+        return (0 if options.access_logs.api == "off" else 3) + (0 if options.web_acl_arn is None else 1)
 
     def watch(self, alarms: Alarms) -> None:
         """Watch the function's errors and the API's 5xx responses: Lambda does not count a 5xx as an error."""
@@ -264,7 +269,7 @@ def _rest_api(scope: Construct, options: ServiceOptions, *, callbacks: bool) -> 
         metrics_enabled=True, throttling_rate_limit=bound.rate, throttling_burst_limit=bound.burst
     )
     public = [f"/{route}/{method}" for route, methods in PUBLIC_ROUTES.items() for method in methods]
-    if options.access_log != "off":
+    if options.access_logs.api != "off":
         group = logs.LogGroup(
             scope,
             "AccessLog",
@@ -298,8 +303,8 @@ def _rest_api(scope: Construct, options: ServiceOptions, *, callbacks: bool) -> 
         ),
         policy=endpoint and _private_policy(options, endpoint, callbacks=callbacks),
         # API Gateway uses one role for the logs of the whole account, so the role must outlive this stack.
-        cloud_watch_role=options.access_log == "role",
-        cloud_watch_role_removal_policy=RemovalPolicy.RETAIN if options.access_log == "role" else None,
+        cloud_watch_role=options.access_logs.api == "role",
+        cloud_watch_role_removal_policy=RemovalPolicy.RETAIN if options.access_logs.api == "role" else None,
         deploy_options=apigateway.StageOptions(
             stage_name="v1",
             tracing_enabled=options.tracing,
@@ -308,6 +313,8 @@ def _rest_api(scope: Construct, options: ServiceOptions, *, callbacks: bool) -> 
             throttling_burst_limit=throttling.burst,
             access_log_destination=logged,
             access_log_format=form,
+            # Without the trace of data, the execution log has no bodies.
+            logging_level=apigateway.MethodLoggingLevel.ERROR if options.access_logs.execution else None,
             method_options=dict.fromkeys(public, apart) if callbacks else None,
         ),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from aws_cdk import Duration, Validations
+from aws_cdk import Duration
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
@@ -12,7 +12,6 @@ from sagas.cdk.compute.functions import SagaFunction, SharedAssets
 from sagas.cdk.compute.permissions import allow_archiving
 from sagas.cdk.compute.streams import follow, stream_of
 from sagas.cdk.data.encryption import allow_key, private_bucket
-from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.options.archive import Archive
 from sagas.cdk.options.function_options import FunctionOptions
@@ -101,7 +100,5 @@ class AuditArchive(Construct, Part):
             kind = s3.ObjectLockRetention
             lock = kind.compliance(days) if archive.compliance else kind.governance(days)
         locked: dict[str, Any] = {"object_lock_enabled": True, "object_lock_default_retention": lock} if lock else {}
-        bucket = private_bucket(self, "Bucket", options, versioned=True, **locked)
         unlogged = "Only one function writes here, once a minute, and reads nothing; CloudTrail records readers."
-        acknowledge(Validations.of(bucket), {"AwsSolutions-S1": unlogged})
-        return bucket
+        return private_bucket(self, "Bucket", options, unlogged, versioned=True, **locked)

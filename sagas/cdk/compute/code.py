@@ -12,6 +12,7 @@ from aws_cdk import Stack
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
+from sagas.cdk.compute.bytecode import add_bytecode, compiler_for
 from sagas.cdk.compute.modules import Modules
 from sagas.cdk.compute.staging import built_once, copy_files, digest_of, names_under, source_files
 from sagas.errors import DefinitionError
@@ -40,12 +41,15 @@ class CodeAssets:
     Args:
         saga_classes: the service's saga classes.
         types: the text of ``sagas-types.json`` by saga class. The key ``None`` has the text for all sagas.
+        python: the version of Python to compile for, like ``3.13``; ``None`` to compile nothing.
 
     Raises:
         DefinitionError: Lambda could not import a class from its module.
     """
 
-    def __init__(self, saga_classes: Sequence[type], types: Mapping[type | None, str] | None = None) -> None:
+    def __init__(
+        self, saga_classes: Sequence[type], types: Mapping[type | None, str] | None = None, python: str | None = None
+    ) -> None:
         self.packages = packages_of(saga_classes)
         files: dict[str, Path] = {}
         for package in self.packages:
@@ -68,7 +72,8 @@ class CodeAssets:
         owners: list[type | None] = [None, *saga_classes]
         selections = [{name: files[name] for name in self._selection(owner)} for owner in owners]
         texts = [(types or {}).get(owner, "") for owner in owners]
-        digests = [digest_of(selection, text) for selection, text in zip(selections, texts, strict=True)]
+        compiled = ["bytecode", python] if python and compiler_for(python) else []
+        digests = [digest_of(selection, text, *compiled) for selection, text in zip(selections, texts, strict=True)]
         self._digests = dict(zip(owners, digests, strict=True))
 
         def build(target: Path) -> None:
@@ -76,6 +81,8 @@ class CodeAssets:
                 copy_files(selection, target / digest)
                 if text:
                     (target / digest / TYPES_FILE).write_text(text, encoding="utf-8")
+                if python:
+                    add_bytecode(target / digest, "/var/task", python)
 
         together = hashlib.sha256("".join(sorted(digests)).encode()).hexdigest()[:32]
         self._directory = built_once(f"code-{together}", build).resolve()

@@ -18,6 +18,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 import sagas
+from sagas.cdk.compute.bytecode import add_bytecode, compiler_for
 from sagas.cdk.compute.staging import built_once, copy_files, digest_of, names_under, source_files
 
 _DISTRIBUTION = "lambda-sagas"
@@ -38,6 +39,10 @@ _C_LIBRARIES = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
 """Platforms of wheels, newest first. Lambda has glibc 2.34 since Python 3.12, and runs wheels for older versions."""
 _OLDER = {"3.11": 1}
 """How many of the first platforms are too new for a Python version: 3.11 runs on Amazon Linux 2, with glibc 2.26."""
+
+
+_MOST_BYTES = 250 * 2**20
+"""Lambda's limit for a function with its layers, not zipped."""
 
 
 class PackagingError(Exception):
@@ -107,11 +112,18 @@ def build_layer(
     root = Path(sagas.__path__[0])
     needed = (file for file in source_files(root) if file.parts[0] not in _DEPLOYMENT_ONLY)
     library = names_under(root, needed, "python/sagas")
-    digest = digest_of(library, packages.name)
+    digest = digest_of(library, packages.name, *(["bytecode"] if compiler_for(python) else []))
 
     def build(target: Path) -> None:
         shutil.copytree(packages, target / "python", symlinks=True)
         copy_files(library, target)
+        add_bytecode(target, "/opt", python)
+        size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+        if size > _MOST_BYTES:
+            raise PackagingError(
+                f"the layer has {size // 2**20} MB, and Lambda allows {_MOST_BYTES // 2**20} MB; remove packages from "
+                "requirements.txt, or name the services of bundle_sdk"
+            )
 
     return built_once(f"layer-{digest}", build)
 

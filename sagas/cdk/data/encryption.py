@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from aws_cdk import ArnFormat, Aws, Stack
+from aws_cdk import ArnFormat, Aws, Stack, Validations
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.options.service_options import AnyKey, ServiceOptions
 
 _USES = ("Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey")
@@ -35,11 +36,11 @@ def via_services(*services: str) -> dict[str, dict[str, list[str]]]:
     return {"StringLike": {"kms:ViaService": [f"{service}.{Aws.REGION}.amazonaws.*" for service in services]}}
 
 
-def private_bucket(scope: Construct, id: str, options: ServiceOptions, **more: Any) -> s3.Bucket:
+def private_bucket(scope: Construct, id: str, options: ServiceOptions, unlogged: str, **more: Any) -> s3.Bucket:
     """Create a bucket that blocks public access, accepts only TLS, and is encrypted like all data of the service.
-    ``more`` are further arguments of the CDK's bucket."""
-    key = options.encryption_key
-    return s3.Bucket(
+    ``unlogged``: why it needs no access log by default. ``more`` are further arguments of the CDK's bucket."""
+    key, logged = options.encryption_key, options.access_logs.bucket
+    bucket = s3.Bucket(
         scope,
         id,
         encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
@@ -49,8 +50,13 @@ def private_bucket(scope: Construct, id: str, options: ServiceOptions, **more: A
         block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
         enforce_ssl=True,
         removal_policy=options.removal_policy,
+        server_access_logs_bucket=cast("s3.IBucket | None", logged),
+        server_access_logs_prefix=None if logged is None else f"{options.service}/{id}/",
         **more,
     )
+    if logged is None:
+        acknowledge(Validations.of(bucket), {"AwsSolutions-S1": unlogged})
+    return bucket
 
 
 def let_logs_use(scope: Construct, key: AnyKey | None) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import cast
 
-from aws_cdk import Duration, RemovalPolicy, Validations
+from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IConstruct
 
 from sagas.cdk.data.encryption import private_bucket
-from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.tags import tag_part
 from sagas.cdk.options.existing import EXPIRES, AnyTable, Keys, TableForm, check_table
@@ -76,6 +75,7 @@ class Stores(Construct, Part):
             self,
             "Payloads",
             options,
+            "Only the service's own functions write here, and every write has an audit entry.",
             versioned=versions is not None,
             lifecycle_rules=[
                 s3.LifecycleRule(
@@ -85,8 +85,6 @@ class Stores(Construct, Part):
                 )
             ],
         )
-        unlogged = "Only the service's own functions write here, and every write has an audit entry."
-        acknowledge(Validations.of(self.payloads), {"AwsSolutions-S1": unlogged})
         tagged: dict[PartName, AnyTable] = {"sagas_table": self.sagas, "audit_table": self.audit}
         for part, table in tagged.items():
             if table.node.default_child is not None:

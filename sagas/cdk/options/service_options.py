@@ -25,6 +25,7 @@ from sagas.cdk.options.deployment import Deployment
 from sagas.cdk.options.existing import AnyResource, AnyTable
 from sagas.cdk.options.function_options import LOG_LEVELS, FunctionOptions, Network
 from sagas.cdk.options.saga_events import AnyBus, SagaEvents
+from sagas.cdk.options.telemetry import AccessLog, AccessLogs
 from sagas.errors import DefinitionError
 
 METRICS_NAMESPACE = "Sagas"
@@ -44,7 +45,6 @@ _ALIAS = "(?![0-9]+$)[A-Za-z0-9_-]{1,128}"
 _BASE_URL = re.compile(r"https://[^\s?#]+[^\s?#/]")
 
 Isolation = Literal["step", "saga"]
-AccessLog = Literal["off", "account", "role"]
 Endpoint = Literal["regional", "edge"]
 TABLES = ("sagas", "audit", "joins")
 AnyAuthorizer = apigateway.IAuthorizer | apigateway.Authorizer
@@ -131,6 +131,7 @@ class SagaServiceProps(TypedDict, total=False):
             :class:`PrivateEndpoint`.
         access_log: whether the API logs calls: ``off``; ``account``, with the role that API Gateway has for logs in
             this account and region; or ``role``, which creates this role and so replaces the one that other APIs use.
+            :class:`AccessLogs` adds the API's execution log, and the access log of the service's buckets.
         tracing: whether functions and API send traces to X-Ray.
         bundle_sdk: whether the layer contains the installed boto3 and botocore. Otherwise functions use those of the
             runtime, which AWS updates. ``True`` adds all of botocore, about 60 MB. A list of the services that steps
@@ -192,7 +193,7 @@ class SagaServiceProps(TypedDict, total=False):
     network: Network | None
     authorizer: AnyAuthorizer | None
     endpoint: Endpoint | PrivateEndpoint
-    access_log: AccessLog
+    access_log: AccessLog | AccessLogs
     tracing: bool
     bundle_sdk: bool | Sequence[str]
     payload_versions: timedelta | None
@@ -280,7 +281,7 @@ class ServiceOptions:
     network: Network | None = None
     authorizer: AnyAuthorizer | None = None
     endpoint: Endpoint | PrivateEndpoint = "regional"
-    access_log: AccessLog = "off"
+    access_log: AccessLog | AccessLogs = "off"
     tracing: bool = True
     bundle_sdk: bool | Sequence[str] = False
     payload_versions: timedelta | None = None
@@ -401,8 +402,13 @@ class ServiceOptions:
         if every not in [timedelta(minutes=minutes) for minutes in range(1, 6)]:
             raise DefinitionError(f"{self.service}: recover_every must be 1 to 5 whole minutes, not {every!r}")
 
+    @property
+    def access_logs(self) -> AccessLogs:
+        """What is logged of calls and requests."""
+        return self.access_log if isinstance(self.access_log, AccessLogs) else AccessLogs(self.access_log)
+
     def _check_api(self) -> None:
-        one_of(self.service, "access_log", self.access_log, get_args(AccessLog))
+        one_of(self.service, "access_log", self.access_logs.api, get_args(AccessLog))
         if not isinstance(self.endpoint, PrivateEndpoint):
             one_of(self.service, "endpoint", self.endpoint, get_args(Endpoint))
         url = self.callback_base_url
@@ -415,7 +421,7 @@ class ServiceOptions:
             "callback_throttling": self.callback_throttling is not None,
             "web_acl_arn": self.web_acl_arn is not None,
             "endpoint": self.endpoint != "regional",
-            "access_log": self.access_log != "off",
+            "access_log": self.access_logs.api != "off",
         }
         for option in (name for name, chosen in stage_options.items() if chosen and self.mount is not None):
             raise DefinitionError(f"{self.service}: {option} cannot be used with mount; set it on your API's stage")

@@ -1,14 +1,18 @@
-"""Tracing with OpenTelemetry: the functions' variables, and packages for the layer."""
+"""Access logs, and tracing with OpenTelemetry: the functions' variables, and packages for the layer."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import urlsplit
 
-from sagas.cdk.options.service_options import within
+from aws_cdk import aws_s3 as s3
+
+from sagas.cdk.options.checks import within
 from sagas.errors import DefinitionError
 
+AccessLog = Literal["off", "account", "role"]
 _EXPORTER = "OTEL_TRACES_EXPORTER"
 
 
@@ -49,3 +53,27 @@ class OpenTelemetry:
 def needed_extras(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the names of the library's extras that functions with these variables need."""
     return ("otel",) if environment.get(_EXPORTER, "none").strip().lower() not in ("", "none") else ()
+
+
+@dataclass(frozen=True, slots=True)
+class AccessLogs:
+    """What is logged of calls of the API, and of requests to the buckets that the service creates.
+
+    Args:
+        api: whether and by which role the API logs calls, as ``access_log`` without this class.
+        execution: whether API Gateway also logs the errors of its own execution, without bodies. It creates the log
+            group ``API-Gateway-Execution-Logs_ID/v1`` itself, without a retention or your key. Needs ``api``.
+        bucket: your bucket for the access logs of the service's buckets, below the service's name. S3 can write only
+            to one that it encrypts with its own keys. The policy of an imported bucket must let S3 write.
+
+    Raises:
+        DefinitionError: ``execution`` without ``api``.
+    """
+
+    api: AccessLog = "off"
+    execution: bool = False
+    bucket: s3.IBucket | s3.BucketBase | None = None
+
+    def __post_init__(self) -> None:
+        if self.execution and self.api == "off":
+            raise DefinitionError('AccessLogs: execution needs a role: set api="account" or api="role"')

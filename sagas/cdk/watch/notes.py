@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from aws_cdk import Annotations
 from constructs import Construct
 
+from sagas.cdk.compute.bytecode import compiler_for
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.nested_stacks import Placement
 
@@ -23,6 +24,12 @@ def note(service: Construct, catalogue: Catalogue, placements: Iterable[Placemen
     if options.alarm_topic is None:
         message = f"{options.service}: nobody is notified when an alarm fires; set alarm_topic"
         notes.add_warning_v2("sagas:NoAlarmTopic", message)
+    python = options.runtime.name.removeprefix("python")
+    if compiler_for(python) is None:
+        notes.add_info(
+            f"{options.service}: there is no python{python} here to compile the functions' code, so each cold start "
+            "compiles it, which takes about as long again as importing it"
+        )
     if options.retention is None:
         notes.add_info(f"{options.service}: {_NO_RETENTION}")
     if catalogue.shares:

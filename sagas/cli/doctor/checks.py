@@ -288,8 +288,9 @@ def functions(facts: Mapping[str, str]) -> Findings:
 def api(facts: tuple[int, str]) -> Findings:
     """Whether the API answers."""
     types, error = facts
-    if "(403)" in error:
-        yield Finding("warn", f"not checked: {error}", "grant execute-api:Invoke to this caller")
+    if "(401)" in error or "(403)" in error:
+        todo = "grant execute-api:Invoke to this caller, or ask the API's authorizer"
+        yield Finding("warn", f"not checked: {error}", todo)
     elif error:
         yield Finding("fail", error, "look at the log of the API's function")
     else:

@@ -20,7 +20,7 @@ from sagas.aws import CALLER, INVOCATION, code_of, connect, open_session
 from sagas.cli.target import Target
 from sagas.client.endpoints import endpoints_from_file, of_aws
 from sagas.engine.clock import SystemClock
-from sagas.errors import SagaError, full_text, text_of
+from sagas.errors import SagaError, Unavailable, full_text, text_of
 from sagas.local.deploy.assembly import read_assembly
 from sagas.local.deploy.synthesis import synthesize
 from sagas.local.emulator.clients import Clients
@@ -335,6 +335,8 @@ class Site:
             raise NotChecked("the stack is not deployed yet")
         try:
             return len(self.target.client().types()), ""
+        except Unavailable:  # also where the API is private
+            raise
         except SagaError as error:
             return 0, full_text(error)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sagas.cli.one_saga import SagaRef, Type, on_saga
 from sagas.cli.output import count_of, emit, fail, plain, say
+from sagas.cli.tables import show_due
 from sagas.cli.target import Target, on_target
 from sagas.cli.times import Moment, length, moment
 from sagas.errors import SagaError
@@ -41,19 +42,24 @@ def recover(
         int | None, typer.Option(min=0, max=1_000, help="Only sagas with fewer stalls since their last progress")
     ] = None,
     stale_after: StaleAfter = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the sagas that are due and change nothing")] = False,
 ) -> None:
     """Recover stalled sagas now, before the supervisor's next tick."""
     client = target.client()
-    if attempts is not None and not saga.saga_id:
-        raise typer.BadParameter("takes one saga", param_hint="--attempts")
+    if attempts is not None and (dry_run or not saga.saga_id):
+        raise typer.BadParameter("takes one saga, and no --dry-run", param_hint="--attempts")
     if attempts is not None:
         client.set_recovery_attempts(saga.type, saga.saga_id, attempts)
         if not target.as_json:
             say(f"Set the stalls of {saga.type} {saga.saga_id} to {attempts}.")
-    limits = {"limit": limit, "max_attempts": max_attempts}
+    limits: dict[str, Any] = {"limit": limit, "max_attempts": max_attempts, "dry_run": dry_run}
     report = client.recover(stale_after, type=saga.type or None, saga_id=saga.saga_id or None, **limits)
     if target.as_json:
         emit(report)
+    elif due := report.get("due"):
+        show_due(due, target.now())
+    elif dry_run:
+        say("No saga is due.")
     else:
         show_recovery(report)
 
@@ -62,7 +68,8 @@ def show_recovery(report: RecoveryView) -> None:
     """Print the report of a recovery."""
     remaining = f", {report['remaining']} remain for the next run" if report["remaining"] else ""
     recovered = count_of(report["recovered"], "saga")
-    say(f"Recovered {recovered}, {report['untouched']} did not need it, {report['failed']} failed{remaining}")
+    given_up = f", gave up {report['given_up']}" if report["given_up"] else ""
+    say(f"Recovered {recovered}{given_up}, {report['untouched']} did not need it, {report['failed']} failed{remaining}")
     for saga_id in report["saga_ids"]:
         say(saga_id)
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import typer
 
 from sagas.cli.one_saga import Last, id_argument, which
-from sagas.cli.output import emit, fail, say
+from sagas.cli.output import emit, need, say
 from sagas.cli.target import Target, on_target
 
 if TYPE_CHECKING:
@@ -70,12 +70,11 @@ def _serve(target: Target, port: int, path: str, *, read_only: bool, payloads: b
 
 def listening(target: Target, port: int, *, read_only: bool = False, payloads: bool = True) -> Serving:
     """Return a console whose port is already open."""
-    try:
-        from sagas.console.links import links_of
-        from sagas.console.redaction import redaction_of
-        from sagas.console.serving import Options, Serving
-    except ImportError as error:
-        fail(f'the console needs the package {error.name}: pip install "lambda-sagas[console]"')
+    need("the console", "console", "jinja2", "starlette", "uvicorn")
+    from sagas.console.links import links_of
+    from sagas.console.redaction import redaction_of
+    from sagas.console.serving import Options, Serving
+
     redaction, client = redaction_of(Path.cwd(), payloads=payloads), target.client()
     # AWS's console does not have the traces and logs of the local stack.
     region, log_groups = (client.region, client.log_groups) if target.stack is not None else ("", [])

@@ -16,7 +16,7 @@ import typer
 from rich.text import Text
 
 from sagas.cli.operate.supervising import StaleAfter, show_recovery
-from sagas.cli.output import count_of, fail, progress_line, say
+from sagas.cli.output import count_of, fail, need, progress_line, say
 from sagas.cli.project.console import PORT, listening
 from sagas.cli.target import Target
 from sagas.cli.times import length
@@ -87,6 +87,8 @@ def up(
         raise typer.BadParameter("cannot be combined with --endpoint", param_hint=option)
     if seed is not None:
         _words_of(seed)  # refuse an invalid command before anything starts
+    emulator = () if endpoint is not None else ("ministack", "hypercorn")
+    need("the local stack", "local", "aws_cdk", *emulator)
     # Imported late: the CDK and boto3 take time to load, and no help text needs them.
     from sagas.local.errors import LocalStackError
     from sagas.local.stack import Settings, Stopped, deploy_to_endpoint

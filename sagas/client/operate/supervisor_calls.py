@@ -52,6 +52,7 @@ class SupervisorCalls:
         saga_id: str | None = None,
         limit: int | None = None,
         max_attempts: int | None = None,
+        dry_run: bool = False,
     ) -> RecoveryView:
         """Recover stalled sagas now, before the supervisor's next tick.
 
@@ -60,11 +61,12 @@ class SupervisorCalls:
         invoke.
 
         Args:
-            stale_after: seconds of silence that count as a stall. Default: the number of each saga type.
+            stale_after: seconds without a response that count as a stall. Default: each saga type's own.
             type: only sagas of this type.
             saga_id: only this saga, even if the supervisor would not look at it yet.
             limit: the maximum number of sagas, 1 to 1,000. Default: 1,000.
             max_attempts: only sagas that have stalled less often than this since their last progress, 0 to 1,000.
+            dry_run: recover nothing; ``due`` of the answer lists the sagas that are due.
 
         Raises:
             InvalidRequest: an argument is not valid.
@@ -73,10 +75,11 @@ class SupervisorCalls:
         """
         if type is not None:
             fields = {"saga_id": saga_id, "stale_after": stale_after, "limit": limit, "max_attempts": max_attempts}
+            fields["dry_run"] = dry_run or None
             body = {field: value for field, value in fields.items() if value is not None}
             return self._transport.ask(RECOVER, type, body=body)
         return self._supervisor().recover(
-            stale_after=stale_after, saga_id=saga_id, limit=limit, max_attempts=max_attempts
+            stale_after=stale_after, saga_id=saga_id, limit=limit, max_attempts=max_attempts, dry_run=dry_run or None
         )
 
     def sweep(self, type: str, *, dry_run: bool = False, force: bool = False) -> SweepView:

@@ -306,6 +306,9 @@ class Attempt:
         self._began = True
         if self._context is not None:
             self._context.begin(self._code.timeout)
+            name = "undo started" if self._context.undo else "step started"
+            fields = {"saga_id": self._context.saga_id, "step": self._context.step, "attempt": self._context.attempt}
+            self._services.logger.info(name, extra=fields)
 
     def _cancel_accepted(self) -> bool:
         """Whether a cancel was accepted; false if the store is unreachable."""

@@ -26,7 +26,7 @@ _MANY, _SLOW = 100, 60.0
 _HELD_UP = 60.0
 """The longest delay in seconds that queues and functions cause. A longer delay is due to a pause, an open breaker or an
 outage, and does not count towards the step's poll_timeout."""
-_NOT_ITS_OWN = ("sagas.", "aws_lambda_powertools.")
+_NOT_ITS_OWN = ("sagas.", "aws_lambda_powertools.", "asyncio.")
 
 
 def _as_it_is(text: str) -> str:
@@ -137,12 +137,16 @@ def _failure(error: Exception, began: bool, redact: Callable[[str], str]) -> ev.
 
 
 def _stack_trace(error: Exception, redact: Callable[[str], str], longest: int = _LONGEST_TRACE) -> str:
-    """Return the trace without the library's frames, which are always the same and would cost storage."""
+    """Return the trace from the saga's own code on. The frames before it, of the library and asyncio, are always the
+    same. A long message is cut rather than the frames, after its secrets were redacted."""
     own = error.__traceback__
     while own is not None and str(own.tb_frame.f_globals.get("__name__")).startswith(_NOT_ITS_OWN):
         own = own.tb_next
-    lines = traceback.format_exception(type(error), error, own or error.__traceback__)
-    return redact("".join(lines))[-longest:]
+    lines = [redact(line) for line in traceback.format_exception(type(error), error, own)]
+    if sum(map(len, lines)) > longest:
+        most = longest // 4
+        lines = [line if len(line) <= most else f"{line[: most - 4]}...\n" for line in lines]
+    return "".join(lines)[-longest:]
 
 
 def _retry_at(retry: Retry, failures: int, clock: Clock) -> float:

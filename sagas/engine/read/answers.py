@@ -109,7 +109,7 @@ class StepView(TypedDict):
     for, and ``waits_until`` is the latest end of the wait. If ``waiting_for`` is ``retry``, the step has postponed
     itself, and ``message`` says why. ``took`` is the number of seconds that the step's last attempt ran, without
     earlier waits and without its undo. ``children`` is present if the step has children, and ``pivot`` if it is the
-    saga's pivot.
+    saga's pivot. ``trace_id`` is the X-Ray trace of the attempt with the ``error``.
     """
 
     name: str
@@ -120,6 +120,7 @@ class StepView(TypedDict):
     ended_at: Time | None
     result: Any
     error: ErrorView | None
+    trace_id: str | None
     next_attempt_at: Time | None
     waiting_for: _WaitingFor | None
     waits_until: Time | None

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
-from sagas.engine.read.answers import Count, Id, Time
+from sagas.engine.read.answers import Count, Id, Status, Time
+
+
+class DueSagaView(TypedDict):
+    """A saga that is due for recovery. ``attempts``: how often it has stalled since its last progress."""
+
+    saga_id: Id
+    type: str
+    status: Status
+    attempts: Count
+    due_since: Time
 
 
 class RecoveryView(TypedDict):
     """The result of one run that recovered stalled sagas.
 
-    ``untouched`` sagas had not stalled. ``failed`` sagas could not be recovered; the log says why. There was no time
-    for the ``remaining`` ones. ``saga_ids`` lists up to 100 of the recovered sagas.
+    ``given_up`` sagas had stalled too often: they are undone, or wait for an operator. ``untouched`` sagas had not
+    stalled. ``failed`` sagas could not be recovered; the log says why. There was no time
+    for the ``remaining`` ones. ``saga_ids`` lists up to 100 of the recovered sagas. In a dry run, nothing is
+    recovered, and ``due`` lists the sagas that are due, the longest overdue first.
     """
 
     recovered: int
+    given_up: int
     untouched: int
     failed: int
     remaining: int
     saga_ids: list[str]
+    due: NotRequired[list[DueSagaView]]
 
 
 class PurgeView(TypedDict):

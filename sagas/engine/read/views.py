@@ -175,8 +175,8 @@ def _payload(entry: Entry | None) -> Any:
     return json.loads(entry.payload) if entry is not None and entry.payload is not None else None
 
 
-def _standing_error(past: Sequence[Entry]) -> ErrorView | None:
-    """Return the last error of a step's undo, or else of the step, if no success followed."""
+def _standing_error(past: Sequence[Entry]) -> Entry | None:
+    """Return the entry of the last error of a step's undo, or else of the step, if no success followed."""
     forward: Entry | None = None
     backward: Entry | None = None
     for entry in past:
@@ -184,7 +184,12 @@ def _standing_error(past: Sequence[Entry]) -> ErrorView | None:
             forward = entry if entry.action not in RESULTS or "error" in entry.details else None
         else:
             backward = entry if entry.action != "StepCompensated" else None
-    return error_view(backward or forward)
+    return backward or forward
+
+
+def _trace_id(entry: Entry | None) -> str | None:
+    """Return the X-Ray trace of an attempt. The entry of a failed undo has it in its details."""
+    return (entry.trace_id or entry.details.get("trace_id") or None) if entry is not None else None
 
 
 def step_status(state: SagaState, index: int) -> StepStatus:
@@ -233,6 +238,7 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
     waits = state.cursor == index and not state.ended and state.lease is None
     # A waiting step has not failed, whatever its entries say: no entry records that its children were started again.
     waiting = state.status is SagaStatus.WAITING and waiting_for in ("signal", "time", "children")
+    failed = None if waiting else _standing_error(past)
     view: StepView = {
         "name": step.name,
         "status": step_status(state, index).value,
@@ -241,7 +247,8 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
         "started_at": _started_at(state, step, own, past),
         "ended_at": iso(past[-1].at) if past and step.status not in _ON_ITS_WAY else None,
         "result": _payload(next((entry for entry in reversed(past) if entry.action in RESULTS), None)),
-        "error": None if waiting else _standing_error(past),
+        "error": error_view(failed),
+        "trace_id": _trace_id(failed),
         "next_attempt_at": _when(state.not_before) if waits and waiting_for in ("", "retry") else None,
         "waiting_for": waiting_for or None,
         "waits_until": _when(state.not_before) if waiting_for else None,

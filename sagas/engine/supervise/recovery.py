@@ -43,24 +43,26 @@ class RecoveryReport:
     """Result of one run. Lists have the ids of sagas.
 
     Args:
-        recovered: sagas that were taken over, sent again, or given up.
+        recovered: sagas that were taken over or sent again.
+        given_up: sagas that stalled too often.
         untouched: sagas that have not stalled, or that a worker or operator holds.
         failed: sagas whose recovery failed.
         remaining: due sagas that the run had no time for.
         overdue: seconds since the longest overdue saga became due, at the beginning of the run; 0 if no saga was due.
         overdue_by_type: the same number by saga type, for sagas that the run reached.
         undeployed: sagas in flight whose type is not deployed.
-        by_type: the number of recovered sagas by type.
+        by_type: how many of each type were recovered (true), and how many given up (false).
     """
 
     recovered: list[str] = field(default_factory=list[str])
+    given_up: list[str] = field(default_factory=list[str])
     untouched: int = 0
     failed: list[str] = field(default_factory=list[str])
     remaining: int = 0
     overdue: float = 0.0
     overdue_by_type: dict[str, float] = field(default_factory=dict[str, float])
     undeployed: int = 0
-    by_type: Counter[str] = field(default_factory=Counter[str])
+    by_type: Counter[tuple[str, bool]] = field(default_factory=Counter[tuple[str, bool]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +238,9 @@ class RecoveryRun:
         stall = StallNoticed(self.advancer.lease(), stale_after, postponed_until, backlog, asked)
         advanced = self.advancer.advance(state, stall, EntryContext(actor=SUPERVISOR))
         if advanced.state is not state:
-            report.recovered.append(position.saga_id)
-            report.by_type[state.saga] += 1
+            goes_on = advanced.state.recovery.exhausted == state.recovery.exhausted
+            (report.recovered if goes_on else report.given_up).append(position.saga_id)
+            report.by_type[state.saga, goes_on] += 1
             return
         report.untouched += 1
         due = max(due_at(state, own_stale_after), postponed_until + own_stale_after)
@@ -266,7 +269,7 @@ class RecoveryRun:
         report.failed.append(position.saga_id)
 
     def _waits_for_children(self, state: SagaState, position: IndexPosition) -> bool:
-        """Wake a saga that waits for its children, less and less often, in case a message was lost. Returns whether it
+        """Wake a saga that waits for its children, at growing intervals, in case a message was lost. Returns whether it
         waits for children. Before that, the saga is made due again later, in case this message is lost, too."""
         if not state.joins or state.lease is not None or (state.cancel.at and not state.undoing):
             return False

@@ -33,7 +33,9 @@ METRICS: Final = {
     "SagaFailed": Metric("A saga has ended FAILED: a step with the policy FAIL failed for good."),
     "SagaCompensationFailed": Metric("A saga has ended COMPENSATION_FAILED: an undo failed for good."),
     "SagaDeadLettered": Metric("A saga has become DEAD_LETTERED: it waits for an operator."),
-    "SagaNeedsAttention": Metric("A saga needs attention, for any reason. Counted once each time."),
+    "SagaNeedsAttention": Metric(
+        "A saga needs attention, for any reason but a failed undo, which has its own metric. Counted once each time."
+    ),
     "SagaDuration": Metric(
         "A saga has ended: time since its start, including waits and retries.", unit=MetricUnit.Milliseconds
     ),
@@ -42,7 +44,8 @@ METRICS: Final = {
     "BreakerOpened": Metric("A circuit breaker of the type has opened: it pauses a step."),
     "BreakerClosed": Metric("A circuit breaker of the type has closed: its step runs again."),
     "RecordFailed": Metric("A message could not be handled and will be retried. Lambda counts no error."),
-    "SagaRecovered": Metric("The supervisor has sent the message of a stalled saga again."),
+    "SagaRecovered": Metric("The supervisor has taken over a stalled saga, or sent its message again."),
+    "SagaRecoveryExhausted": Metric("The supervisor has given up a saga that stalled too often."),
     "OldestOverdueSaga": Metric(
         "The supervisor found overdue sagas: how long the oldest has been due.", "both", MetricUnit.Seconds
     ),

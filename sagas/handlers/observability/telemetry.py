@@ -44,15 +44,16 @@ class Telemetry:
             "attempt": getattr(fact, "attempt", None),
             "seq": after.seq,
         }
-        # An undo that failed for good is logged as an error, so almost all log levels include it.
-        log = self.logger.error if _undos_failed(after) > _undos_failed(before) else self.logger.info
+        # What an operator must see is an error, so that almost every log level includes it.
+        listed = bool(after.attention and not before.attention)
+        log = self.logger.error if listed or _undos_failed(after) > _undos_failed(before) else self.logger.info
         log(fact.action, extra={key: value for key, value in fields.items() if value is not None})
         if after.status is not before.status and (after.ended or after.status is SagaStatus.DEAD_LETTERED):
             if after.ended:
                 duration = round((after.updated_at - after.created_at) * 1000)
                 self._metrics.add_metric("SagaDuration", METRICS["SagaDuration"].unit, duration)
             self.count(f"Saga{after.status.value.title().replace('_', '')}", after.saga)
-        if after.attention and not before.attention:
+        if listed and after.status is not SagaStatus.COMPENSATION_FAILED:  # one alarm is enough
             self.count("SagaNeedsAttention", after.saga)
         undo_pending = index is not None and after.steps[index].status is not StepStatus.COMPENSATION_FAILED
         retried = fact.action == "CompensationAttemptFailed" and after.undoing and undo_pending

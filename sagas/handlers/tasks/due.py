@@ -37,6 +37,7 @@ def recovery_view(report: RecoveryReport) -> RecoveryView:
     """Return the counts of a run."""
     return {
         "recovered": len(report.recovered),
+        "given_up": len(report.given_up),
         "untouched": report.untouched,
         "failed": len(report.failed),
         "remaining": report.remaining,
@@ -49,8 +50,8 @@ def report_recovery(report: RecoveryReport, view: RecoveryView) -> None:
     telemetry().logger.info("recovery", extra={name: count for name, count in view.items() if name != "saga_ids"})
     for saga, overdue in report.overdue_by_type.items():
         telemetry().measure("OldestOverdueSaga", round(overdue, 3), saga)
-    for saga, times in report.by_type.items():
-        telemetry().count("SagaRecovered", saga, times)
+    for (saga, goes_on), times in report.by_type.items():
+        telemetry().count("SagaRecovered" if goes_on else "SagaRecoveryExhausted", saga, times)
     if len(report.failed) > report.undeployed:
         telemetry().measure("RecoveryFailed", len(report.failed) - report.undeployed)
     if report.undeployed:

@@ -99,7 +99,8 @@ def _log_report(report: SweepReport) -> None:
     """Log the counts, and write the metrics."""
     observer = telemetry()
     counts = {k: v for k, v in asdict(report).items() if k not in _NOT_LOGGED}
-    observer.logger.info("swept", extra={"saga": report.type, **counts})
+    log = observer.logger.warning if report.orphans else observer.logger.info
+    log("swept", extra={"saga": report.type, **counts})
     if report.dry_run:
         return
     if report.stopped:

@@ -89,7 +89,8 @@ class LiveCode:
         shutil.rmtree(scratch / "live", ignore_errors=True)
         for asset in self._functions:
             copy = scratch / "live" / hashlib.sha256(asset.key.encode()).hexdigest()[:16]
-            shutil.copytree(asset.path, copy)
+            # Without bytecode, which would hide a change of its source file.
+            shutil.copytree(asset.path, copy, ignore=shutil.ignore_patterns("__pycache__"))
             self._code[asset] = Asset(copy, True, asset.bucket, asset.key)
 
     def renew(self, changed: Sequence[Path]) -> tuple[int, bool]:

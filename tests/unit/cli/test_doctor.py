@@ -19,6 +19,7 @@ from sagas.cli.doctor.checks import CHECKS, Check, explained, fits
 from sagas.cli.doctor.site import Compared, NotChecked, Resource, Site
 from sagas.cli.main import app
 from sagas.cli.target import Target
+from sagas.client import SagaClient
 from sagas.errors import SagaError
 
 QUEUE, TABLE = "AWS::SQS::Queue", "AWS::DynamoDB::Table"
@@ -373,6 +374,15 @@ class TestWhereItCannotLook:
         for name in ("queues", "API"):
             (finding,) = found[name]
             assert (finding.state, finding.text) == ("unchecked", "not checked here: the stack is not deployed yet")
+
+    def test_an_api_that_is_out_of_reach(self, account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+        account.__dict__["_stacks"] = {"Shop": "CREATE_COMPLETE"}
+        account.target.__dict__["_client"] = SagaClient("http://127.0.0.1:1/live", region="eu-west-1")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+        (finding,) = next(check for check in CHECKS if check.name == "API").findings(account)
+        assert finding.state == "warn"
+        assert finding.text.startswith("not checked: the API at http://127.0.0.1:1/live is out of reach")
 
     def test_an_app_that_cannot_be_synthesized_is_named_once(self, account: Account) -> None:
         broken = Account(command="python nowhere.py")

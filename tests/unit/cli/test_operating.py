@@ -146,7 +146,9 @@ class TestBreakers:
 
 
 class TestSupervising:
-    REPORT: dict[str, Any] = {"recovered": 1, "untouched": 2, "failed": 0, "remaining": 3, "saga_ids": [SAGA_ID]}  # noqa: RUF012 - read only
+    # fmt: off
+    REPORT: dict[str, Any] = {"recovered": 1, "given_up": 0, "untouched": 2, "failed": 0, "remaining": 3, "saga_ids": [SAGA_ID]}  # noqa: E501, RUF012
+    # fmt: on
 
     @pytest.mark.parametrize("command", [["recover", "--all"], ["local", "tick"]])
     def test_recovers_now(self, api: StubApi, run: Run, command: list[str]) -> None:
@@ -167,6 +169,16 @@ class TestSupervising:
         (asked,) = api.asked
         assert asked.path.endswith("/types/create-zip/recover")
         assert asked.body == {"saga_id": SAGA_ID, "limit": 5, "max_attempts": 3}
+
+    def test_a_dry_run_lists_what_is_due(self, api: StubApi, run: Run) -> None:
+        due = {"saga_id": SAGA_ID, "type": "create-zip", "status": "RUNNING", "attempts": 2, "due_since": BEGAN}
+        api.will(200, self.REPORT | {"due": [due]}).will(200, self.REPORT | {"due": []})
+        head, line = run("recover", "create-zip", "--all", "--dry-run").stdout.splitlines()
+        assert head.split() == ["id", "type", "status", "stalls", "due"]
+        assert line.split()[:4] == [SAGA_ID, "create-zip", "RUNNING", "2"]
+        assert run("recover", "create-zip", "--all", "--dry-run").stdout == "No saga is due.\n"
+        assert [asked.body for asked in api.asked] == [{"dry_run": True}] * 2
+        assert run("recover", "create-zip", SAGA_ID, "--attempts", "0", "--dry-run").exit_code == 2
 
     def test_sets_recovery_attempts(self, api: StubApi, run: Run) -> None:
         api.will(200, a_saga("RUNNING")).will(200, self.REPORT)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from sagas.cli import run as command
+from sagas.cli.main import app
 from tests.unit.cli.conftest import DEFINITION, Run
 from tests.unit.client.stub import SAGA_ID, StubApi, an_error
 
@@ -87,3 +91,22 @@ class TestErrors:
 
     def test_a_region_needs_a_stack(self, run: Run) -> None:
         assert run("list", "--region", "eu-central-1").exit_code == 2
+
+
+def test_without_its_extra_the_command_says_so_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "typer", None)
+    monkeypatch.delitem(sys.modules, "sagas.cli.main", raising=False)
+    with pytest.raises(SystemExit) as ended:
+        command()
+    assert ended.value.code == 'the command needs the package typer: pip install "lambda-sagas[cli]"'
+
+
+@pytest.mark.parametrize("package", ["aws_cdk", "ministack", "hypercorn"])
+def test_without_its_extra_the_local_stack_says_so_before_anything_starts(
+    package: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.chdir(tmp_path)
+    ended = CliRunner().invoke(app, ["local", "up"])
+    assert (ended.exit_code, [*tmp_path.iterdir()]) == (1, [])
+    assert f'the local stack needs the package {package}: pip install "lambda-sagas[local]"' in ended.output

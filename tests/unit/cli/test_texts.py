@@ -85,6 +85,11 @@ def test_a_failed_undo_says_what_can_be_done() -> None:
     assert "--step" in last
 
 
+def test_after_a_retry_the_undo_is_blamed_and_not_its_step() -> None:
+    step = a_step("upload", "COMPLETED", undo_attempts=4, error=ERROR)
+    assert told("COMPENSATING", steps=[step])[0].startswith(f"The undo of create-zip {SAGA_ID}, step upload, attempt 4")
+
+
 def test_an_undone_step_has_no_error_of_its_undo() -> None:
     step = a_step("upload", "COMPENSATED", undo_attempts=1, error=ERROR)
     assert told("COMPENSATED", steps=[step], error={"step": "upload", **ERROR}) == [

@@ -19,7 +19,14 @@ from sagas.engine.sweep.orphans import COUNTS
 from sagas.errors import InvalidRequest, NotFound, SagaError, Unavailable
 
 NAME = "shop-Supervisor"
-RECOVERED: dict[str, Any] = {"recovered": 1, "untouched": 2, "failed": 0, "remaining": 0, "saga_ids": ["a"]}
+RECOVERED: dict[str, Any] = {
+    "recovered": 1,
+    "given_up": 0,
+    "untouched": 2,
+    "failed": 0,
+    "remaining": 0,
+    "saga_ids": ["a"],
+}
 
 
 @pytest.fixture
