@@ -145,7 +145,7 @@ class Reader:
         return self.show_stored(name, saga_id, self.stored(name, saga_id), payloads=payloads)
 
     def show_stored(self, name: str, saga_id: str, state: SagaState | None, *, payloads: bool = True) -> SagaView:
-        """Return what :meth:`show` returns, of a saga that :meth:`stored` has read."""
+        """Return what :meth:`show` returns, for a saga that :meth:`stored` has read."""
         if state is None or state.purge is not None:
             remains = self.read_only(name, saga_id)
             entries, left_out = self._loaded(remains.state, remains.entries, payloads)
