@@ -124,7 +124,7 @@ def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndp
 
 
 def of_aws(endpoint_url: str, region: str) -> bool:
-    """Whether an endpoint is one of AWS, and not that of an emulator."""
+    """Whether an endpoint belongs to AWS, and not to an emulator."""
     return f".{urlsplit(endpoint_url).hostname}".endswith(tuple(f".{suffix}" for suffix in _suffixes(region)))
 
 

@@ -95,7 +95,7 @@ class Source:
         return stats["types"][0]["statuses"].get("DEAD_LETTERED", 0)
 
     def incidents(self) -> Any:
-        """Return what sagas need an operator for, counted."""
+        """Return the incidents for which sagas need an operator, with counts."""
         return self._cache.get(("incidents",), self.client.incidents)
 
     def attention(self) -> list[Any]:

@@ -107,8 +107,8 @@ def show(desk: Desk, request: Request) -> Response:
 
 
 def groups_of(desk: Desk) -> tuple[list[Group], int]:
-    """Return all groups, the worst and then the longest waiting first. Also return the number of sagas in them if there
-    may be further sagas that need an operator, else 0."""
+    """Return all groups, sorted by severity and then by age. Also return the number of sagas in them if there may be
+    further sagas that need an operator, else 0."""
     source, now = desk.source, desk.clock()
     incidents, needing, leased, breakers, types, waiting = source.together(
         source.incidents,
@@ -132,7 +132,7 @@ def groups_of(desk: Desk) -> tuple[list[Group], int]:
 
 
 def _of_sagas(desk: Desk, incidents: Iterable[Mapping[str, Any]], needing: Iterable[Mapping[str, Any]]) -> list[Group]:
-    """Return a group for each incident, with its sagas as far as they were read."""
+    """Return a group for each incident, with those of its sagas that were read."""
     groups, heads = list[Group](), dict[str, Mapping[str, Any]]()
     sagas = dict[tuple[Any, ...], list[Mapping[str, Any]]]()
     for saga in needing:
