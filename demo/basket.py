@@ -43,7 +43,7 @@ def fail_to_ship(api: Api, shop: Shop, request: dict[str, Any]) -> tuple[dict[st
     if saga["status"] != "COMPENSATED" or saga["error"]["type"] != "ChildrenFailed":
         raise DemoFailed(f"the basket ended {saga['status']}: {saga['error']}")
     if (after.stock, after.earned) != (before.stock, before.earned):
-        raise DemoFailed(f"undoing left stock {after.stock} and {after.earned} earned")
+        raise DemoFailed(f"after the undo, the stock is {after.stock} and {after.earned} is earned")
     _all_are(api, saga, "COMPENSATED", len(request["parcels"]))
     return saga, before, after
 

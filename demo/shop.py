@@ -78,7 +78,7 @@ def fail_to_buy(api: Api, shop: Shop, request: dict[str, Any]) -> tuple[dict[str
     if saga["status"] != "COMPENSATED" or saga["error"]["step"] != "ship":
         raise DemoFailed(f"the checkout ended {saga['status']}: {saga['error']}")
     if (after.stock, after.earned) != (before.stock, before.earned):
-        raise DemoFailed(f"undoing left stock {after.stock} and {after.earned} earned")
+        raise DemoFailed(f"after the undo, the stock is {after.stock} and {after.earned} is earned")
     if after.entries != before.entries + 2:
         raise DemoFailed("the ledger lacks the capture or its refund")
     return saga, before, after

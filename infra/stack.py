@@ -48,7 +48,7 @@ class ReferenceStack(Stack):
             # cdk deploy -c alarm_email=ADDRESS
             alarm_topic=self.node.try_get_context("alarm_email"),
             functions={CreateZip.upload: FunctionOptions(memory_size=1024)},
-            # Use cdk deploy -c access_log=account if API Gateway has a role for logs in the account.
+            # Use cdk deploy -c access_log=account if the account has a role with which API Gateway writes logs.
             access_log=self.node.try_get_context("access_log") or "off",
             environment={
                 "ZIPS_BUCKET": self.zips.bucket_name,

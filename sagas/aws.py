@@ -1,4 +1,4 @@
-"""AWS clients: with one session per execution environment, with timeouts, and with errors of this library."""
+"""AWS clients that share a session per execution environment, have timeouts, and raise this library's errors."""
 
 from __future__ import annotations
 

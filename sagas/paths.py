@@ -27,7 +27,7 @@ def parse_path(text: object) -> Place:
 
 
 def value_at(data: Any, path: Place) -> Any:
-    """Return the value at a path, a list if a part is ``[*]``. Raises ``LookupError`` if there is no value."""
+    """Return the value at a path; it is a list if a part is ``[*]``. Raises ``LookupError`` if there is no value."""
     for place, part in enumerate(path):
         if part.startswith("["):
             if not isinstance(data, list):

@@ -163,6 +163,21 @@ def statements(template: Template) -> Iterator[tuple[str, tuple[str, ...], str]]
             yield role, tuple(as_list(statement["Action"])), resources(as_list(statement["Resource"]), role)
 
 
+DEPLOYMENTS = """
+## Deployments
+
+What CloudFormation's role creates, changes and deletes. [Deploying](../operations/deploying.md#permissions) says how to limit it.
+
+- `dynamodb` tables, with `UpdateContinuousBackups` and `UpdateTimeToLive`; `sqs` queues and their policies; a bucket of `s3` and its policy, and `GetObject` on the bootstrap bucket
+- `lambda` functions, versions, aliases, layers, event source mappings and permissions, with `PutFunctionRecursionConfig` and `PutFunctionEventInvokeConfig`
+- `iam` roles and inline policies, with `PassRole` to `lambda.amazonaws.com`; with `access_log="role"` also to `apigateway.amazonaws.com`
+- a REST API of `apigateway`, and with `access_log="role"` the account's role for logs; `events` rules, `logs` groups with retention, `cloudwatch` alarms and a dashboard
+- nested stacks of `cloudformation` beyond some 25 steps; `codedeploy` with `deployment`; `ssm:GetParameters` of the bootstrap version
+- `secretsmanager` with public waits, also `GetRandomPassword`; `wafv2` with `web_acl_arn`; `kms` with `encryption_key` (`DescribeKey`, `CreateGrant`, `PutKeyPolicy`)
+- `ec2` with `network` (security groups and subnets); `sns` with an address as `alarm_topic`
+- the resources of your sagas"""
+
+
 def permissions_page(template: Template) -> str:
     """What the role of each function may do, and why."""
     lines = [
@@ -200,6 +215,7 @@ def permissions_page(template: Template) -> str:
     for name, right in RIGHTS.items():
         shown = [", ".join(f"`{one}`" for one in patterns) for patterns in (right.of_type, right.of_all)]
         lines.append(f"| `grant_{name}` | {shown[0]} | {shown[1] or 'each type by its name'} |")
+    lines.append(DEPLOYMENTS)
     lines.append("\n## The service\n\n```{literalinclude} ../examples/all_options.py\n:language: python\n```")
     return "\n".join(lines) + "\n"
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from redirects import MOVED
 from sphinx.application import Sphinx
 
-_HEAD = '<!doctype html><meta charset="utf-8"><title>Moved</title><meta http-equiv="refresh" content="0; url={0}">'
-STUB = _HEAD + '<link rel="canonical" href="{0}"><p>This page is now <a href="{0}">{0}</a>.</p>\n'
+_HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>Moved</title>'
+_REFRESH = '<meta http-equiv="refresh" content="0; url={0}">'
+STUB = _HEAD + _REFRESH + '<link rel="canonical" href="{0}"><p>This page is now <a href="{0}">{0}</a>.</p>\n'
 
 
 _COMMENT = re.compile(r"<!--.*?-->\n*", re.DOTALL)

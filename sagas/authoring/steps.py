@@ -80,7 +80,7 @@ class StepOptions:
 
 @dataclass(frozen=True, slots=True)
 class UndoOptions:
-    """The options of ``@<step>.compensate``; None means the class's ``undo_retry``, or the step's option."""
+    """The options of ``@<step>.compensate``. ``None``: the class's ``undo_retry``, if any, or the step's option."""
 
     retry: Retry | None = None
     timeout: float | timedelta | None = None

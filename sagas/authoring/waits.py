@@ -90,9 +90,9 @@ def wait_for(
 def wait_for(*arguments: Any, **options: Any) -> Any:
     """Wait for a signal: a value that a person or a system sends.
 
-    As a value (``documents = wait_for(Documents, timeout=timedelta(days=7))``) it only waits. As a decorator, its
-    method asks for the signal first: it is an ordinary step with retries, and the wait begins when it returns. While
-    the saga waits, no function runs and nothing is locked. For later steps, the signal's value is the step's result.
+    As a value (``documents = wait_for(Documents, timeout=timedelta(days=7))``) it only waits. It can decorate a method
+    that first asks for the signal: an ordinary step with retries. The wait begins when it returns. While the saga
+    waits, no function runs and nothing is locked. For later steps, the signal's value is the step's result.
 
     Args:
         value: the type of the signal.

@@ -198,7 +198,7 @@ def type_table(types: Iterable[TypeView], *, wide: bool) -> Table:
 
 
 def show_incidents(incidents: Iterable[IncidentView], now: float, *, wide: bool = False) -> None:
-    """Print what sagas need an operator for, and what to do. ``now``: epoch seconds."""
+    """Print why sagas need an operator, and what to do. ``now``: epoch seconds."""
     from sagas.client.read.next_action import needed
 
     rows = list[list[str]]()

@@ -10,7 +10,7 @@ from typing import Any, cast
 from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, Problem, SagaError, TooLarge, Unavailable
 
 _RETRY_AFTER = 5.0
-"""The seconds before a retry, if the answer has no header that says so."""
+"""The seconds before a retry, unless a header of the answer gives them."""
 _SIMPLE: Mapping[int, type[SagaError]] = {404: NotFound, 409: Conflict, 413: TooLarge}
 _INVALID = (400, 422)
 _TRY_LATER = (429, 503)

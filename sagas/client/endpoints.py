@@ -16,6 +16,8 @@ from sagas.topology import Topology
 if TYPE_CHECKING:
     import boto3
 
+COMMANDS = "commands"
+"""The name of the command queue's dead letters, next to those of saga types: commands and events that were rejected."""
 _NESTED = "AWS::CloudFormation::Stack"
 
 
@@ -28,7 +30,7 @@ class ServiceEndpoints:
         region: the region of all parts.
         endpoint_url: the URL of an emulator; ``None`` on AWS.
         queues: the URLs of queues by saga type and step.
-        dead_letter_queues: the URLs of dead-letter queues by saga type.
+        dead_letter_queues: the URLs of dead-letter queues by saga type, and that of the command queue as ``COMMANDS``.
         supervisor: the name of the supervisor's function; empty if unknown.
         log_groups: the names of the log groups of the service's functions.
     """
@@ -80,11 +82,16 @@ def endpoints_from_file(directory: Path) -> ServiceEndpoints:
         data: dict[str, Any] = json.loads(path.read_text())
         names = ("api_url", "region", "endpoint_url", "queues", "dead_letter_queues", "supervisor")
         values = {name: data[name] for name in names}
+        values["dead_letter_queues"] = _with_rejected(data["dead_letter_queues"], data.get("command_dead_letter_queue"))
         return ServiceEndpoints(**values, log_groups=data.get("log_groups", []))
     except FileNotFoundError:
         raise SagaError("no local stack is running for this project; `sagas local up` starts one") from None
     except (ValueError, TypeError, KeyError) as error:
         raise SagaError(f"{path} cannot be read: {error!r}") from error
+
+
+def _with_rejected(queues: dict[str, str], rejected: str | None) -> dict[str, str]:
+    return {COMMANDS: rejected, **queues} if rejected else queues
 
 
 def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndpoints:
@@ -110,14 +117,14 @@ def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndp
         api_url=f"{base}/{api.stage}{api.path}",
         region=region,
         queues=topology.queues,
-        dead_letter_queues=topology.dead_letter_queues,
+        dead_letter_queues=_with_rejected(topology.dead_letter_queues, topology.command_dead_letter_queue),
         supervisor=topology.supervisor,
         log_groups=topology.log_groups,
     )
 
 
 def of_aws(endpoint_url: str, region: str) -> bool:
-    """Whether an endpoint is one of AWS, and not that of an emulator."""
+    """Whether an endpoint belongs to AWS, and not to an emulator."""
     return f".{urlsplit(endpoint_url).hostname}".endswith(tuple(f".{suffix}" for suffix in _suffixes(region)))
 
 

@@ -27,7 +27,7 @@ _FOR_MANY = (*(name for name, operation in VERBS.items() if operation.bulk_statu
 _RATES = (1, 5, 20)
 _BY_SQS = "SQS moves them back."
 _ONE_WALK = threading.Lock()
-"""Reading a dead-letter queue hides its messages from others for a while."""
+"""Only one thread reads a dead-letter queue, because reading hides the messages from others for a while."""
 _STATUS: tuple[tuple[type[SagaError], int], ...] = (
     (NotFound, 404),
     (Conflict, 409),
@@ -66,7 +66,7 @@ def act_on(client: Any, do: str, item: Item, reason: str, form: Form | None = No
 
 
 def take_letters(client: Any, do: str, items: Iterable[Item]) -> str:
-    """Delete the dead letters that sagas have left behind by an action. Return why some may stay; empty if none may."""
+    """Delete the dead letters that an action has made stale. Return why some may be left; empty if none are."""
     by_type = dict[str, list[str]]()
     for item in items if do in VERBS else ():
         by_type.setdefault(item.name, []).append(item.saga_id)

@@ -24,7 +24,7 @@ class Item:
 Act = Callable[[str, Item, str], str]
 """Applies an action to a saga, with a reason, and returns the id of the saga to look at next."""
 TakeLetters = Callable[[str, Iterable[Item]], str]
-"""Deletes the dead letters that sagas have left behind by an action, and returns why some may stay."""
+"""Deletes the dead letters that an action has made stale, and returns why some may be left."""
 
 
 def _take_none(_do: str, _items: Iterable[Item]) -> str:
@@ -81,7 +81,7 @@ class Job:
         return self._ended.wait(timeout)
 
     def run(self, act: Act, take_letters: TakeLetters = _take_none) -> None:
-        """Apply the action to all sagas, in order, and take their dead letters along."""
+        """Apply the action to all sagas, in order, and then delete their stale dead letters."""
         reason, sleep = job_reason(self.report.job, self.reason), self._stop.wait
 
         def call(saga_id: str) -> CallOutcome:
@@ -104,8 +104,8 @@ class Jobs:
 
     Args:
         act: applies an action to one saga.
-        rate: sagas per second at most.
-        take_letters: deletes the dead letters that the sagas of a job have left behind.
+        rate: the maximum number of sagas per second.
+        take_letters: deletes the dead letters that a job has made stale.
     """
 
     def __init__(self, act: Act, rate: float = 5.0, take_letters: TakeLetters = _take_none) -> None:

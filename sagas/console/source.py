@@ -95,7 +95,7 @@ class Source:
         return stats["types"][0]["statuses"].get("DEAD_LETTERED", 0)
 
     def incidents(self) -> Any:
-        """Return what sagas need an operator for, counted."""
+        """Return the incidents for which sagas need an operator, with counts."""
         return self._cache.get(("incidents",), self.client.incidents)
 
     def attention(self) -> list[Any]:
@@ -119,7 +119,10 @@ class Source:
 
     def _all_letters(self) -> int:
         """Return the approximate number of messages in all dead-letter queues."""
-        return sum(self.letters(saga_type["type"]) or 0 for saga_type in self.types())
+        return sum(self.letters(name) or 0 for name in self._letter_queues())
+
+    def _letter_queues(self) -> list[str]:
+        return [*(saga_type["type"] for saga_type in self.types()), "commands"]
 
     def caller(self) -> str:
         """Return the caller's identity, at most a minute old; empty at first."""
@@ -154,9 +157,10 @@ class Source:
         return self._cache.get(("letters", name), lambda: _tolerant(lambda: self.client.count_letters(name), None))
 
     def letters_of_all(self) -> dict[str, int | None]:
-        """Return :meth:`letters` of all types."""
-        names = [saga_type["type"] for saga_type in self.types()]
-        return dict(zip(names, self._pool.map(self.letters, names), strict=True))
+        """Return :meth:`letters` of all types, and the number of rejected commands if the service takes any."""
+        names = self._letter_queues()
+        counts = dict(zip(names, self._pool.map(self.letters, names), strict=True))
+        return {name: count for name, count in counts.items() if name != "commands" or count is not None}
 
     def look_up(self, text: str) -> Any:
         """Return a saga by its id, the start of its id, or its idempotency key; ``None`` unless exactly one matches."""

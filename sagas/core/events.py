@@ -34,7 +34,7 @@ class Failure(Struct, frozen=True):
 
 LOST = Failure("Lost", "the attempt ended without a report")
 GONE = "is missing from S3, or was changed there"
-"""The end of the text of a TypeChanged that calls for a restored object, not for new code."""
+"""How the text of a TypeChanged ends if the solution is to restore an object, and not to deploy code."""
 DEADLINE = "the saga's deadline"
 """The actor of a cancel that the saga's own ``timeout`` causes. No caller's identity has spaces."""
 
@@ -157,7 +157,7 @@ class DeadLetterCause(StrEnum):
 
 
 class AttentionCode(StrEnum):
-    """Why a saga needs an operator, the worst first. Where its step was dead-lettered, it has the cause's name."""
+    """Why a saga needs an operator, worst first. If its step was dead-lettered, the reason is named like the cause."""
 
     UNDO_FAILED = "undo_failed"
     UNDO_NOT_CALLED = "undo_not_called"

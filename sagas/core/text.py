@@ -50,7 +50,7 @@ def so_long_ago(text: str, now: float) -> str | None:
 
 
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that SQS refuses in bodies and attributes, and S3 in lists of keys."""
+"""Characters that SQS refuses in bodies and attributes, and that S3 refuses in lists of keys."""
 
 
 def sendable(text: str) -> str:

@@ -44,7 +44,7 @@ class Settings:
     """
 
     project: Path
-    app: str = "python -m infra.app"
+    app: str
     port: int | None = None
     persist: Path | None = None
     watch: bool = False

@@ -39,7 +39,7 @@ _Key = Annotated[
         min_length=1,
         max_length=LONGEST_KEY,
         pattern=KEY_PATTERN + _END,
-        description="idempotency key: the same key and request start one saga; the message's id when absent",
+        description="idempotency key, by default the message's id; one key and request start only one saga",
     ),
 ]
 _Event = Annotated[Any, Meta(description="an event, for example of EventBridge")]

@@ -84,7 +84,7 @@ class Queues:
 
     def queue_elsewhere(self, record: Mapping[str, Any], message: Message) -> str | None:
         """Return the URL of a message's own queue if its record came from another one, for example after a redrive to
-        the wrong queue. ``None``: it came from its own queue, or its step has none."""
+        the wrong queue. ``None`` if it came from its own queue, or if its step has no queue."""
         try:
             url = self._routes.queue(message.saga, message.step)
         except NotFound:

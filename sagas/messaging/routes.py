@@ -34,7 +34,7 @@ class Routes:
     Args:
         base: the start of all queues' URLs, without a slash at the end.
         queues: queue names by saga and step.
-        lanes: the steps without their own queue, by saga. Each has the step whose queue it uses.
+        lanes: by saga, the steps without their own queue, each with the step whose queue it uses.
         work: the names of the service's own work queues that the function can send to.
     """
 

@@ -195,6 +195,12 @@ class TestFailure:
         assert "stack bad" in line
         assert "Queue: " in line
 
+    def test_no_app(self, project: Path) -> None:
+        """Where there is none, it starts none that Python finds elsewhere."""
+        ended = run_sagas(project, "local", "up", "--port", str(free_port()))
+        assert ended.returncode == 1
+        assert ended.stderr.endswith("sagas: the app command is empty; name it in cdk.json or with --app\n")
+
     @pytest.mark.parametrize(
         ("app", "reason"),
         [

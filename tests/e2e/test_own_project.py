@@ -149,6 +149,7 @@ def test_the_wheels_page_on_pypi_leads_somewhere(wheel: Path) -> None:
     assert urls["Repository"] == "https://host.example/some/sagas"
     assert urls["Changelog"].endswith(f"/blob/{tag}/CHANGELOG.md")
     assert metadata["Author"]
+    assert metadata["License-Expression"] == "Apache-2.0 AND 0BSD"  # the console's idiomorph
     readme = str(metadata.get_payload())
     links, images = re.findall(r"\]\(([^)#]+)", readme), re.findall(r'src(?:set)?="([^"]+)"', readme)
     assert len(links) > 10

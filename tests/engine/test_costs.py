@@ -28,7 +28,7 @@ from tests.support.sagas import FAIL, Fatal, Trip
 
 pytestmark = pytest.mark.usefixtures("clean")
 Make = Callable[..., Bench]
-PAGE = (Path(__file__).parents[2] / "docs" / "operations" / "deploying.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "limits.md").read_text()
 GIGABYTE_STORED = 0.45
 """USD a month, 0.20 of it for backups."""
 WRITES = frozenset({"PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems"})
@@ -243,7 +243,7 @@ def test_the_index_is_written_at_start_and_end_only(deployed: Make, monkeypatch:
     assert item_size(w.stack.control(saga_id)) == seen.sizes[-1]
 
 
-# What a load needs, on docs/operations/deploying.md.
+# What a load needs, on docs/reference/limits.md.
 
 
 def test_what_a_load_needs() -> None:

@@ -355,7 +355,7 @@ def _no_code(instance: object) -> None:
 def _check_holds(type_: Any, produced: Any, producer: str, where: str) -> None:
     if not can_hold(type_, produced):
         raise DefinitionError(
-            f"{where} is annotated {type_name(type_)}, which cannot hold {producer}, a {type_name(produced)}"
+            f"{where} is annotated {type_name(type_)}, which cannot hold {producer} of type {type_name(produced)}"
         )
 
 

@@ -211,7 +211,7 @@ class SagaDefinition:
 
     def stored(self, source: str, data: Any, misfit: str = "") -> Any:
         """Return a stored value as a value of the deployed type, and apply ``upcast`` if it does not fit. ``source`` is
-        ``"request"`` or the step whose result the value is. A ``misfit`` is a reason why it does not fit, whatever its
+        ``"request"`` or the step that returned the value. A ``misfit`` is a reason why it does not fit, whatever its
         type. Raises TypeChanged for a value that cannot be read."""
         type_ = self.request_type if source == REQUEST else self.step(source).result_type
         whose = "the request" if source == REQUEST else f"the result of step {source!r}"

@@ -30,7 +30,7 @@ def check_instance_state(cls: type[Any], where: str, steps: Iterable[StepDefinit
     functions = dict(_functions(steps))
     codes = [function.__code__ for function in functions.values() if isinstance(function, FunctionType)]
     if not any(_STORE in code.co_code[::2] for code in codes):
-        return  # nearly all classes end here, so their source need not be read
+        return  # nearly all classes end here, so their source is not read
     sources = {label: source for label, function in functions.items() if (source := _Source.of(function))}
     setters: dict[str, list[str]] = {}
     for label, source in sources.items():

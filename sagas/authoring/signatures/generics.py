@@ -6,7 +6,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 
 def bindings(type_: Any) -> dict[Any, Any]:
-    """Return the type that each type variable among the bases of ``type_`` is bound to."""
+    """Return, for each type variable in the bases of ``type_``, the type to which it is bound."""
     origin = get_origin(type_) or type_
     parameters = getattr(origin, "__parameters__", ())
     arguments = get_args(type_)

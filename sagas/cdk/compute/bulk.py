@@ -187,7 +187,8 @@ class WorkFunction(SagaFunction, Part):
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
-        """Count the resources of ``now``, if a saga waits. Every service has ``bulk``, which is counted elsewhere."""
+        """Count the resources of ``now``, which exists if a saga waits. ``bulk`` always exists, and is counted
+        elsewhere."""
         if not catalogue.works_now:
             return 0
         return 14 if catalogue.gradual else 13

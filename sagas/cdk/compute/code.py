@@ -35,8 +35,8 @@ def packages_of(saga_classes: Iterable[type]) -> list[ModuleType]:
 class CodeAssets:
     """The code of the functions, as Lambda assets. The functions of a saga do not contain the code of other sagas.
 
-    So a change to one saga makes new versions only of its own functions and of the service's. An asset omits the
-    modules of other saga classes, or their packages below the top level, unless the saga imports them.
+    So a change to one saga makes new versions only of its own functions and of the service's functions. An asset omits
+    the modules of other saga classes, or their packages below the top level, unless the saga imports them.
 
     Args:
         saga_classes: the service's saga classes.

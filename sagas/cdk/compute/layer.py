@@ -38,7 +38,8 @@ _PLATFORMS = {"arm64": "aarch64", "x86_64": "x86_64"}
 _C_LIBRARIES = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
 """Platforms of wheels, newest first. Lambda has glibc 2.34 since Python 3.12, and runs wheels for older versions."""
 _OLDER = {"3.11": 1}
-"""How many of the first platforms are too new for a Python version: 3.11 runs on Amazon Linux 2, with glibc 2.26."""
+"""By Python version, how many of these platforms, from the first, are too new. 3.11 runs on glibc 2.26 (Amazon Linux
+2)."""
 
 
 _MOST_BYTES = 250 * 2**20

@@ -63,8 +63,8 @@ def allow_joining(role: iam.Role, tables: Stores, *, reading: bool = False) -> N
 
 
 def allow_commands(role: iam.Role, tables: Stores) -> None:
-    """Let the function of the command queue start, signal and cancel. Besides a step's permissions, it can check that a
-    saga to start was not purged, and join a child that a signal or cancel ends."""
+    """Let the command queue's function start, signal and cancel sagas. Besides a step's permissions, it can check that
+    a saga to start was not purged, and join a child that a signal or cancel ends."""
     allow_one_saga(role, tables)
     allow_joining(role, tables)
     allow_listing(role, tables)

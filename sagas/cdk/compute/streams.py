@@ -1,5 +1,5 @@
-"""Functions that follow a table: Lambda calls them with the table's changes. A queue names the changes that Lambda gave
-up."""
+"""Functions that follow a table: Lambda calls them with the table's changes. If Lambda gives up on changes, a queue
+gets a message that identifies them."""
 
 from __future__ import annotations
 

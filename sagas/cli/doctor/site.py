@@ -249,7 +249,7 @@ class Site:
         return self._quota("monitoring", ("metric alarms",), 5_000), existing, more
 
     def in_flight(self) -> tuple[int, dict[str, int]]:
-        """Return how many messages of one queue may be in flight, and by queue, how many are."""
+        """Return how many messages of one queue may be in flight, and how many are in flight in each queue."""
         self.in_an_account("quotas")
         limit = self._quota("sqs", ("in-flight", "standard queue"), 120_000)
         return limit, {id: int(one["ApproximateNumberOfMessagesNotVisible"]) for id, one in self._queues.items()}
@@ -263,7 +263,7 @@ class Site:
         return next(values, default)
 
     def stack(self) -> tuple[str, str, str]:
-        """Return the stack's name, status and place."""
+        """Return the stack's name, its status, and the region with the endpoint."""
         return self.target.stack or "the local stack", self.status, self.where
 
     def templates(self) -> tuple[Resources, Resources]:

@@ -18,6 +18,7 @@ from rich.text import Text
 from sagas.cli.operate.supervising import StaleAfter, show_recovery
 from sagas.cli.output import count_of, fail, need, progress_line, say
 from sagas.cli.project.console import PORT, listening
+from sagas.cli.project.types import app_of_project
 from sagas.cli.target import Target
 from sagas.cli.times import length
 from sagas.core.text import iso, moment, span
@@ -41,8 +42,8 @@ def _origins(urls: list[str] | None) -> list[str]:
 @_app.command()
 def up(
     app_command: Annotated[
-        str, typer.Option("--app", help="Command that synthesizes the CDK app")
-    ] = "python -m infra.app",
+        str | None, typer.Option("--app", help="Command that synthesizes the CDK app; by default the one in cdk.json")
+    ] = None,
     port: Annotated[
         int | None,
         typer.Option(min=1, max=65535, help="Port of the emulator on 127.0.0.1; by default 4566, or a free one"),
@@ -96,7 +97,7 @@ def up(
 
     settings = Settings(
         Path.cwd(),
-        app_command,
+        app_of_project(Path("cdk.json")) if app_command is None else app_command,
         port,
         persist.resolve() if persist else None,
         watch=watch,

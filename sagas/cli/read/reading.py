@@ -26,9 +26,10 @@ from sagas.cli.target import Target, on_target
 from sagas.cli.times import Since, Timeout, Until, length
 from sagas.core.states import SagaStatus
 from sagas.core.text import moment
+from sagas.errors import SagaError
 
 if TYPE_CHECKING:
-    from sagas.client import Page, SagaView
+    from sagas.client import Page, SagaClient, SagaView
 
 _Limit = Annotated[int, typer.Option(min=1, max=100, help="Maximum number of sagas to list")]
 _Cursor = Annotated[str | None, typer.Option(help="Continue where an earlier list ended")]
@@ -182,15 +183,26 @@ def attention(
         page = full_page(lambda most, at: client.attention(name, limit=most, cursor=at), limit, cursor)
         _print_page(target, page, "Nothing needs attention.", wide=wide)
         return
-    answer = client.incidents(name)
+    answer, rejected = client.incidents(name), _rejected(client) if name is None else 0
     if target.as_json:
-        emit(answer)
-    elif answer["incidents"]:
+        emit(answer | {"rejected_commands": rejected})
+        return
+    if answer["incidents"]:
         show_incidents(answer["incidents"], target.now(), wide=wide)
-    else:
+    elif not rejected:
         say("Nothing needs attention.")
-    if answer["at_least"] and not target.as_json:
+    if answer["at_least"]:
         say("More sagas need attention than were counted.")
+    if rejected:
+        say(f"Rejected commands and events: {rejected}. `sagas dlq list commands` has the reasons.")
+
+
+def _rejected(client: SagaClient) -> int:
+    """Return about how many commands and events were rejected; 0 if the service takes none, or they cannot be seen."""
+    try:
+        return client.count_letters("commands")
+    except SagaError:
+        return 0
 
 
 def _print_page(target: Target, page: Page, nothing: str, *, wide: bool) -> None:

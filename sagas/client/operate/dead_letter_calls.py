@@ -135,7 +135,7 @@ class DeadLetterCalls:
 
         Args:
             type: the saga type.
-            saga_id: only messages of this saga, or of these.
+            saga_id: one saga or several, to delete only their messages.
             dry_run: delete nothing.
             on_progress: called after each page with the number of messages read.
 
@@ -150,7 +150,7 @@ class DeadLetterCalls:
         return queue.prune(why, saga_ids, dry_run=dry_run, on_progress=on_progress)
 
     def take_letters(self, operation: Operation, type: str, saga_ids: Collection[str]) -> str:
-        """Delete the dead letters that sagas have left behind by an operation, if it can leave any.
+        """Delete the dead letters that an operation on sagas has made stale. Some operations make none stale.
 
         Args:
             operation: the operation, which has succeeded.
@@ -158,7 +158,7 @@ class DeadLetterCalls:
             saga_ids: the sagas.
 
         Returns:
-            Why messages may stay in the queue, and what to do; else an empty text.
+            Why messages may be left in the queue, and what to do; empty if none are.
         """
         leaves = operation.right == "operate" and SagaStatus.DEAD_LETTERED in operation.bulk_statuses
         if leaves and saga_ids and type in self._endpoints.dead_letter_queues:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:  # the client imports this module
     from sagas.client.client import SagaClient
 
 _HIDDEN = "***"
+_NAMES = ("action", "type", "saga_id", "step")
+"""The fields of a command that are no data."""
 _PAYLOAD = 3
 """The index of the payload in an entry that a message carries."""
 _NO_SUCH_ACTION = ("InvalidAction", "UnknownOperationException", "UnsupportedOperation", "NotImplemented")
@@ -263,6 +265,11 @@ def _without_payload(entry: Any) -> Any:
     return [*parts[:_PAYLOAD], _HIDDEN]
 
 
+def _rejected(fields: Mapping[str, Any]) -> str:
+    """Return the body of a rejected command or event without its data: no type says which part of it is secret."""
+    return json.dumps({name: value if name in _NAMES else _HIDDEN for name, value in fields.items()})
+
+
 def _read(message: Mapping[str, Any]) -> DeadLetter:
     """Read a message. Its saga is in the attributes, or else in the body."""
     reason = ""
@@ -277,6 +284,9 @@ def _read(message: Mapping[str, Any]) -> DeadLetter:
     fields = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
     values: Mapping[str, Mapping[str, Any]] = message.get("MessageAttributes", {})
     attributes = {name: str(value.get("StringValue", "")) for name, value in values.items()}
+    # A rejected command has a reason, and an event that could not be delivered an error message.
+    rejected = (attributes.get("reason") or attributes.get("ERROR_MESSAGE", "")) if reason else ""
+    text = _rejected(fields) if rejected else _without_payloads(message["Body"], body)
     fields = {**fields, **attributes}
     dispatch, hops = fields.get("dispatch"), fields.get("hops", 0)
     system: Mapping[str, str] = message.get("Attributes", {})
@@ -288,8 +298,8 @@ def _read(message: Mapping[str, Any]) -> DeadLetter:
         receives=int(system.get("ApproximateReceiveCount", 1)),
         sent_at=iso(int(system.get("SentTimestamp", 0)) / 1000),
         number=(dispatch, hops) if type(dispatch) is int and type(hops) is int else None,
-        body=_without_payloads(message["Body"], body),
+        body=text,
         attributes=attributes,
         source=str(system.get("DeadLetterQueueSourceArn", "")),
-        reason=reason,
+        reason=rejected or reason,
     )

@@ -135,8 +135,8 @@ class OperatorCalls:
         return self._transport.ask(PURGE, type, saga_id, body={"reason": reason})
 
     def incidents(self, type: str | None = None) -> IncidentList:
-        """Return the sagas that need an operator, counted by type, step and error type. The longest waiting come first.
-        For the sagas themselves, see :meth:`sagas.client.SagaClient.attention`.
+        """Return the sagas that need an operator, counted by type, step and error type. Those that have waited longest
+        come first. For the sagas themselves, see :meth:`sagas.client.SagaClient.attention`.
 
         Args:
             type: the saga type; ``None`` groups all types.

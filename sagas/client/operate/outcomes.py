@@ -46,7 +46,7 @@ class Report:
         chosen: the ids of the job's sagas, in order.
         outcomes: the latest outcome of each saga.
         stopped: the reason for an early stop; empty if there was none.
-        letters: the reason that dead letters of its sagas may stay; empty if none may.
+        letters: why dead letters of the job's sagas may be left in the queue; empty if none are.
     """
 
     job: str
@@ -67,7 +67,7 @@ class Report:
 
     @property
     def done(self) -> set[str]:
-        """The ids of the sagas that the operation succeeded for."""
+        """The ids of the sagas for which the operation succeeded."""
         return {saga_id for saga_id, outcome in self.outcomes.copy().items() if outcome.outcome == "done"}
 
     @property

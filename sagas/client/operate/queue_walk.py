@@ -24,7 +24,7 @@ MOST_HELD = 20_000
 """A walk hides at most this many messages. SQS allows 120,000 in flight, and other readers need some."""
 
 _ROUNDS = 3
-"""The walk ends after all messages came back this often without a new one. SQS returns rarely received ones first."""
+"""The walk ends once all messages came back this often and none was new. SQS returns rarely received ones first."""
 
 Received = dict[str, Any]
 OnProgress = Callable[[int], None]

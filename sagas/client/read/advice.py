@@ -79,7 +79,7 @@ def _next(saga: SagaView, now: float) -> str:
 
 
 def _given_up(saga: SagaView, now: float) -> str:
-    """The sentences about a saga that stalled too often, or whose function does not respond; else empty."""
+    """Return the sentences on a saga that stalled too often, or whose function does not respond; empty for others."""
     attention = saga["attention"]
     if attention is None or attention["code"] not in _UNSEEN:
         return ""

@@ -135,7 +135,7 @@ _NEEDED: Mapping[str, NextAction] = {
         *("", "needs-attention"),
     ),
 }
-"""What to do about each reason that a saga needs an operator."""
+"""What to do about each reason for which a saga needs an operator."""
 
 
 def needed(code: str, step: str, sagas: str, doubt: Sequence[str] = ()) -> NextAction:
@@ -177,14 +177,14 @@ def _next_action(saga: Mapping[str, Any], now: float) -> NextAction:
     """Return the action without regard to pivots."""
     attention: Mapping[str, Any] = saga.get("attention") or {}
     code: str = attention.get("code", "")
-    overdue = code == AttentionCode.OVERDUE  # past its pivot, the action is possible all the same
+    overdue = code == AttentionCode.OVERDUE  # an overdue saga that is past its pivot still runs
     if saga.get("purged_at") or saga.get("resolution"):
         return NextAction(Do.NOTHING)
     if code and not overdue:
         action = needed(code, attention["step"], saga["saga_id"], saga.get("in_doubt", ()))
         in_flight = code == AttentionCode.RECOVERY_EXHAUSTED and saga["status"] not in ENDED
         return replace(action, others=(Do.CANCEL,)) if in_flight else action
-    if saga["status"] == SagaStatus.FAILED:  # for a child, the parent has the incident
+    if saga["status"] == SagaStatus.FAILED:  # a child; its parent needs the operator
         return needed(AttentionCode.FAILED, error_of(saga)[0], saga["saga_id"])
     if saga["status"] in ENDED:
         if saga.get("in_doubt"):

@@ -107,8 +107,8 @@ def show(desk: Desk, request: Request) -> Response:
 
 
 def groups_of(desk: Desk) -> tuple[list[Group], int]:
-    """Return all groups, the worst and then the longest waiting first. Also return the number of sagas in them if there
-    may be further sagas that need an operator, else 0."""
+    """Return all groups, sorted by severity and then by age. Also return the number of sagas in them if there may be
+    further sagas that need an operator, else 0."""
     source, now = desk.source, desk.clock()
     incidents, needing, leased, breakers, types, waiting = source.together(
         source.incidents,
@@ -132,7 +132,7 @@ def groups_of(desk: Desk) -> tuple[list[Group], int]:
 
 
 def _of_sagas(desk: Desk, incidents: Iterable[Mapping[str, Any]], needing: Iterable[Mapping[str, Any]]) -> list[Group]:
-    """Return a group for each incident, with its sagas as far as they were read."""
+    """Return a group for each incident, with those of its sagas that were read."""
     groups, heads = list[Group](), dict[str, Mapping[str, Any]]()
     sagas = dict[tuple[Any, ...], list[Mapping[str, Any]]]()
     for saga in needing:
@@ -193,6 +193,9 @@ def _letters(desk: Desk, incidents: Mapping[str, Any]) -> Iterable[Group]:
         if spare > 0:
             title = f"{name} · {spare} leftover dead letter{'s' * (spare > 1)}"
             means = "Their sagas continued without them, or do not exist. Read them before you delete them."
+            if name == "commands":
+                title = f"{spare} rejected command{'s' * (spare > 1)} or event{'s' * (spare > 1)}"
+                means = "No saga was started or changed by them. Each has the reason; find who sent it."
             group = Group("messages without a saga", name, title, "", means, "dead-letters", more=spare)
             group.link, group.label = f"/letters/{name}", "Read"
             yield group

@@ -31,7 +31,8 @@ def letters(
     fates: Mapping[str, str] | None = None,
 ) -> Response:
     """Return the page of a type's dead letters."""
-    type_named(desk, name)
+    if name != "commands":
+        type_named(desk, name)
     views = list[DeadLetter]()
     for letter in found or ():
         try:

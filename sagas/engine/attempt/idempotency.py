@@ -1,8 +1,8 @@
 """An attempt under Powertools' idempotency, whose record is the saga itself.
 
-Powertools calls this persistence layer. The claim marks an execution as in progress, and journal and commit mark it as
-completed or failed. The layers that Powertools ships do not record errors, and update their record without conditions.
-Here the record is the control item and the journal, the error is recorded, and the update is fenced.
+This module is the persistence layer for Powertools. The claim marks an execution as in progress, and journal and commit
+mark it as completed or failed. The layers that Powertools ships do not record errors, and update their record without
+conditions. Here the record is the control item and the journal, the error is recorded, and the update is fenced.
 """
 
 from __future__ import annotations

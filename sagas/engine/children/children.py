@@ -319,7 +319,7 @@ class Children:
             if self.control.request_cancel(child, decision.state):
                 return True
             current = self.control.get(child.saga_id)
-            if current is None or current.cancel.at:  # this write or another look has set the flag
+            if current is None or current.cancel.at:  # the flag is set, by this write or by another worker
                 return current is not None
             child = current
         return False
@@ -330,7 +330,7 @@ class Children:
         self.work.send_work(NOW, [SagasToAdvance(block, thorough).work() for block in blocks])
 
     def _undone(self, state: SagaState, thorough: bool) -> bool:
-        """Have the children undone, and end the undo when all are undone. Return whether to look again."""
+        """Undo the children, and end the undo when all are undone. Return whether to look again."""
         step = state.steps[state.cursor]
         number = step.undo_attempts.made
         tally = self.joins.tally(state.saga_id, step.name, [step.round], step.fan_out.children)

@@ -72,6 +72,6 @@ class JoinObserver:
 
 
 def refill(at_once: int) -> int:
-    """Return the number of places that must be free before more children are started. If children started one by one,
-    each would cost a look."""
+    """Return the number of places that must be free before more children are started. If children were started one by
+    one, each start would need a new look at all children."""
     return max(1, min(BLOCK, math.ceil(at_once / 4)))

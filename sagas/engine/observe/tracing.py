@@ -86,8 +86,8 @@ def about(message: Message) -> dict[str, str | int | bool]:
 
 @contextmanager
 def handling(message: Message, tracer: Tracer) -> Generator[None]:
-    """While a message is handled, send its saga's messages in the message's trace, or else in the active span's
-    trace."""
+    """While a message is handled, send its saga's messages in the message's trace. If it has no trace, use the active
+    span's."""
     trace = message.trace or trace_of(tracer.headers())
     token = _AT_HAND.set((message.saga_id, trace) if trace is not None else None)
     try:

@@ -44,8 +44,8 @@ from sagas.messaging.message.message import Message
 from sagas.store.types.breakers import BreakerItems
 
 GOOD_FOR = 1.0
-"""Seconds for which an environment caches a breaker, at most its open period. So a breaker that an operator has closed
-blocks nothing for longer."""
+"""Seconds for which an environment caches a breaker, at most its open period. After that time, a breaker that an
+operator has closed blocks nothing."""
 _CLOCK_AND_CACHE_SLACK = GOOD_FOR + 1.5
 """Seconds for which a worker may act on outdated data: the life of the cache, plus the difference between clocks."""
 _QUIET = 1.0
@@ -172,7 +172,7 @@ class Breakers:
         return self._store.get_many([(saga, step.name) for saga, step in declared if step.circuit_breaker])
 
     def close(self, saga: str, step: str) -> BreakerState:
-        """Close a breaker in any state. Return the state before."""
+        """Close a breaker in any state. Return its previous state."""
         if self._registry.get(saga).step(step).circuit_breaker is None:
             raise NotFound(f"step {step!r} of saga {saga!r} has no circuit breaker")
         before = self._store.get(saga, step)

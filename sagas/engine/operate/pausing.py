@@ -1,7 +1,7 @@
 """Pauses and resumes a saga type, one of its steps, or a single saga. Paused sagas stop before their next step.
 
 When a message arrives whose step would begin, it is deleted, and its saga is marked as paused. The mark moves the saga
-to a separate key of the index of due sagas. There it only becomes due at its deadline. This uses no attempt and
+to a separate key of the index of due sagas. There it becomes due only at its deadline. This uses no attempt and
 journals nothing. A resume makes each saga that has not changed due again, and sends its message again.
 
 A worker caches pauses for five seconds, so it may mark a saga whose pause has ended. So it then checks the pause again,

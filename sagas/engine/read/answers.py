@@ -86,8 +86,8 @@ class FailureView(SagaErrorView):
 
 
 class IncidentKey(TypedDict):
-    """What sagas that need an operator are grouped by: why they do, at which step, and the type of the error, if there
-    is one."""
+    """The key by which sagas that need an operator are grouped: the reason, the step, and the type of the error, if
+    any."""
 
     code: Annotated[str, Meta(title="AttentionCode", extra_json_schema={"enum": list(AttentionCode)})]
     step: str
@@ -231,7 +231,7 @@ class Summary(TypedDict):
     ``paused``: a pause stops the saga before its next step. ``error`` is the error that ended the saga's forward phase.
     Lists have the first 200 characters of its message. ``attention`` is null unless the saga needs an operator.
     ``lease`` is present while a worker holds the saga, and ``parent`` if the saga is a child. ``past_pivot`` is present
-    once the saga can only go forward: it names the pivot, which has completed or may have.
+    once the saga can only go forward: it names the pivot, which has completed or may have completed.
     """
 
     saga_id: Id

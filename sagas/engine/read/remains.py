@@ -33,8 +33,8 @@ class ReadOnlySaga:
 
     Args:
         state: the saga's last state.
-        entries: its audit trail. If the saga was purged, the entries lack payloads and details, and the last one is the
-            purge.
+        entries: the saga's audit trail. If the saga was purged, the entries lack payloads and details, and the last one
+            is the purge.
         purge: the time and the reason of the purge; ``None`` if only the control item is missing.
         objects: bucket and key of the first S3 objects that the results of a purged saga named.
         more_objects: the number of further objects that the results named.

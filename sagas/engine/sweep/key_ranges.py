@@ -43,7 +43,7 @@ def middle(first_after: Callable[[str], str | None], prefix: str, after: str, un
 
 
 def _number(name: str) -> int:
-    """Return the number of the id next to which a name is sorted."""
+    """Return the id, as a number, that sorts closest to a name."""
     digits, filling = "", "0"
     for character in name.replace("-", "")[:_DIGITS]:
         if character in "0123456789abcdef":

@@ -187,8 +187,8 @@ class Judge:
     def judge(
         self, listed: Sequence[Listed], before: float, in_time: Callable[[], bool] = lambda: True
     ) -> list[Verdict]:
-        """Classify the objects of a page, in their order. If time runs out, the last ones are missing. ``before``:
-        epoch seconds. Newer objects are young. References are checked only for sagas that ended earlier."""
+        """Classify the objects of a page, in their order. If time runs out, the last ones are missing. Objects modified
+        after ``before`` (epoch seconds) are young. References are checked only for sagas that ended earlier."""
         owners = [saga_id_of(item.key, self.prefix) for item in listed]
         saga_ids = {owner for item, owner in zip(listed, owners, strict=True) if owner and item.modified_at < before}
         summaries = self.summaries.of(saga_ids) if saga_ids else {}

@@ -56,7 +56,7 @@ def saga_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         key, actor = request.header("Idempotency-Key"), request.actor
         body, correlation_id = request.body(), request.correlation_id
         started = engine.starter.start(name, body, key=key, actor=actor, correlation_id=correlation_id)
-        # A new saga is returned as it was just written. If it was started before, it is read.
+        # A new saga is returned as it was just written. A saga that was started before is read.
         state, entry = started.state, started.entry
         view = saga_view(state, [entry], paused=reader.paused(state))
         created = redacted(view, state, [entry], registry.redaction(name))

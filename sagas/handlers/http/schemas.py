@@ -1,4 +1,4 @@
-"""JSON Schemas of the API, from its types. Those of answers are closed: answers only have the described fields.
+"""JSON Schemas of the API, from its types. The schemas of answers are closed: answers have only the described fields.
 
 Each object and each choice has a name, because generators of clients invent one where it is missing. The title of a
 choice is its name.
@@ -108,8 +108,7 @@ class TypeSchemas:
 
 
 def type_schemas(definition: SagaDefinition, taken: Collection[str], number: int = 0) -> TypeSchemas:
-    """Return the schemas of a saga type. Their names start with the type's name, followed by a number if a name is
-    ``taken``."""
+    """Return the schemas of a saga type. Their names start with the type's name, plus a number if one is ``taken``."""
     prefix = "".join(word.capitalize() for word in definition.name.split("-")) + str(number or "")
     definitions = SchemaDefinitions(ref("{name}")["$ref"], prefix)
     saga, _ = definitions.reference(definition.saga_class, f"{prefix}Saga")

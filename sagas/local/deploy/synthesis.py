@@ -23,7 +23,7 @@ def synthesize(app: str, files: Files, output: str = "cdk.out") -> Path:
     except ValueError as error:
         raise LocalStackError(f"cannot read the app command {app!r}: {error}") from error
     if not words:
-        raise LocalStackError("the app command is empty")
+        raise LocalStackError("the app command is empty; name it in cdk.json or with --app")
     if words[0] in ("python", "python3"):
         words[0] = sys.executable
     assembly = files.root / output

@@ -40,8 +40,8 @@ _QUIET = 3
 
 
 def main() -> int:
-    """Serve until a signal. Returns the exit code: 0 after a graceful shutdown, 3 if another emulator holds the
-    lock."""
+    """Serve until the process receives a signal. Returns the exit code: 0 after a graceful shutdown, 3 if another
+    emulator holds the lock."""
     port, lock, patience, *options = sys.argv[1:]
     attached, origins = "--attached" in options, [option for option in options if option != "--attached"]
     if not hold_lock(Path(lock)):

@@ -196,7 +196,7 @@ def main() -> None:
         # If code was installed or edited since then, start a new process for this request, and restart this process for
         # the next.
         outdated = files != _files()
-        # The same applies to code that has its own modules with names that are already imported.
+        # The same applies to code with its own modules whose names are already imported.
         if outdated or any(path.name.split(".")[0] in sys.modules for path in Path(request["cwd"]).iterdir()):
             link.sendall(bytes(_LENGTH))
         elif _fork(link, descriptors):

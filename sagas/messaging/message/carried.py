@@ -1,4 +1,4 @@
-"""Results in a message. They save a read of the journal by the step that takes them."""
+"""Results in a message. With them, the step that takes them need not read the journal."""
 
 from __future__ import annotations
 

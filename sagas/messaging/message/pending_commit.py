@@ -80,7 +80,7 @@ def is_json(text: str | None) -> bool:
 
 
 def _is_complete(action: str, details: dict[str, Any]) -> bool:
-    """Whether details have valid times, and all that the fact needs, except for its failure."""
+    """Whether details have valid times, and everything that the fact needs except its failure."""
     required = _REQUIRED.get(action, {})
     try:
         for name in ("until", "since", "next_attempt_at"):

@@ -62,7 +62,7 @@ class Tally(Counter[tuple[str, str]]):
         return sum(self[FORWARD, how] for how in STANDING)
 
     def undone(self, number: int) -> int:
-        """The number of children that have ended in an undo of the step."""
+        """The number of children whose undo has ended, in an undo of the step."""
         return self[undoing(number), UNDONE] + self[undoing(number), STUCK]
 
 

@@ -62,8 +62,8 @@ class Watermarks:
         model(_key(saga, step)).update(actions=actions)
 
     def reserve(self, saga: str, step: str, minute: int, count: int, most: int) -> bool:
-        """Reserve messages that may be sent again to a step's queue within a minute: at most ``most`` for all
-        environments together. ``minute``: the minute's number since the epoch. Returns whether they were reserved."""
+        """Reserve ``count`` messages to send again to a step's queue in a minute, for which all environments together
+        can reserve ``most``. ``minute``: the minute's number since the epoch. Returns whether they were reserved."""
         model = self._tables.watermark
         more, first = [model.resent.set(model.resent + count)], [model.resent.set(count), model.resent_in.set(minute)]
         room = (model.resent_in == minute) & (model.resent <= most - count)

@@ -90,7 +90,10 @@ BODIES: dict[str, tuple[str, list[str]]] = {
     "unresolved": ("@step\ndef book(self, request: Nowhere) -> int: ...", ['parameter "request"', "Nowhere"]),
     "type checking only": ("@step\ndef book(self) -> Decimal: ...", ["return value", "Decimal", "TYPE_CHECKING"]),
     "not an expression": ("@step\ndef book(self, request: 'list[') -> int: ...", ["cannot be resolved"]),
-    "request of another type": ("@step\ndef book(self, request: str) -> int: ...", ["cannot hold the request", "Req"]),
+    "request of another type": (
+        "@step\ndef book(self, request: str) -> int: ...",
+        ["cannot hold the request of type Req"],
+    ),
     "ctx of another type": ("@step\ndef book(self, ctx: str) -> int: ...", ['"ctx"', "Context"]),
     "result of another type": (
         GOOD + "@step\ndef pay(self, book: str) -> int: ...",

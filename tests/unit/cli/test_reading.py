@@ -218,12 +218,22 @@ class TestLists:
         assert first.endswith("Nothing has been rolled back. Fix the cause, then retry: this step runs again.")
         assert second.split()[:4] == ["create-zip", "announce", "failed", "741"]
         assert more == "More sagas need attention than were counted."
-        assert json.loads(run("attention", "--json").stdout) == answer
+        assert json.loads(run("attention", "--json").stdout) == answer | {"rejected_commands": 0}
         api.answers.clear()
         api.will(200, {"incidents": [], "at_least": False})
         assert run("attention").stdout == "Nothing needs attention.\n"
         paths = ["/v1/attention?type=create-zip&group=incident", *["/v1/attention?group=incident"] * 2]
         assert [asked.path for asked in api.asked] == paths
+
+    def test_rejected_commands(self, api: StubApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        def count_letters(_client: object, name: str) -> int:
+            return {"commands": 3}[name]
+
+        monkeypatch.setattr("sagas.client.SagaClient.count_letters", count_letters)
+        api.will(200, {"incidents": [], "at_least": False})
+        assert (
+            run("attention").stdout == "Rejected commands and events: 3. `sagas dlq list commands` has the reasons.\n"
+        )
 
     def test_audit(self, api: StubApi, run: Run) -> None:
         api.will(200, {"entries": [ENTRY], "cursor": None})

@@ -48,6 +48,15 @@ def queues(sqs: Any) -> Queues:
     return made
 
 
+def test_a_rejected_command_has_the_reason_and_no_data(queues: Queues) -> None:
+    body = json.dumps({"action": "start", "type": "checkout", "request": {"card": "4111"}, "costumer": "4111"})
+    reason = {"reason": {"DataType": "String", "StringValue": "$.costumer: unknown field"}}
+    queues.sqs.send_message(QueueUrl=queues.dead, MessageBody=body, MessageAttributes=reason)
+    (letter,) = [each for each in queues.queue.peek(100) if "costumer" in each.reason]
+    assert letter.reason == "$.costumer: unknown field"
+    assert json.loads(letter.body) == {"action": "start", "type": "checkout", "request": "***", "costumer": "***"}
+
+
 def test_peeking_tells_whose_they_are_and_leaves_them(queues: Queues) -> None:
     first, second = queues.queue.peek(100), queues.queue.peek(100)
     assert {(letter.saga, letter.saga_id, letter.step) for letter in first} == {

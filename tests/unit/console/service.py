@@ -82,6 +82,7 @@ class FakeService:
         self.known_breakers: list[dict[str, Any]] = []
         self.key = ""
         self.at_least = False
+        self.rejected = 0
         self.asked: list[tuple[Any, ...]] = []
         self.refuses: dict[str, SagaError] = {}
         self.away: SagaError | None = None
@@ -182,7 +183,9 @@ class FakeService:
 
     def count_letters(self, name: str) -> int:
         self._did("count_letters", name)
-        return len(self.letters)
+        if name == "commands" and not self.rejected:
+            raise NotFound("this service takes no commands")
+        return len(self.letters) if name != "commands" else self.rejected
 
     def dead_letters(self, name: str, limit: int = 100) -> Any:
         self._did("dead_letters", name)

@@ -64,6 +64,14 @@ class TestAttention:
         assert 'href="/letters/create-zip"' in page
         assert ("dead_letters", "create-zip") not in service.asked  # looking disturbs
 
+    def test_rejected_commands_are_noticed_and_can_be_read(self) -> None:
+        service = FakeService()
+        service.rejected = 2
+        page = opened(service, "/")
+        assert "2 rejected commands or events" in text_of(page)
+        assert 'href="/letters/commands"' in page
+        assert "Dead letters of commands 2" in text_of(opened(service, "/letters/commands"))
+
     def test_pauses_and_an_open_breaker_are_noticed(self) -> None:
         service = FakeService()
         stopped = a_pause(starts_only=True, reason="incident 42")
