@@ -305,7 +305,7 @@ def pivot_holds(state: SagaState) -> str:
 def exhausted_policy(plan: Plan, state: SagaState, step: StepState, *, rejected: bool) -> str:
     """Return the policy for the current step, which has failed for good. Past the pivot nothing is undone."""
     own = plan.steps[state.cursor]
-    if state.unreadable:  # the children have completed, so nothing has failed for good
+    if state.unreadable and step.timed_out:  # the children have completed, so nothing has failed for good
         return "DEAD_LETTER"
     policy = "COMPENSATE" if rejected else own.on_timeout if step.timed_out else own.exhausted
     return "DEAD_LETTER" if policy in ("COMPENSATE", "FAIL") and state.past_pivot else policy

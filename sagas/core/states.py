@@ -219,7 +219,7 @@ class Parent(Struct, frozen=True):
         step: the parent's step.
         position: this child's position in the step, from 0.
         round: how often the step's failed children had been started again before this child's start.
-        counters: the number of counters for the first ends of the step's children.
+        counters: the number of counters that count the step's children when they end for the first time.
     """
 
     saga_id: str

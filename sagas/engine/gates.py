@@ -45,8 +45,7 @@ class Gate(Protocol):
         ...
 
     def silent_until(self, state: SagaState) -> float:
-        """Return the time (epoch seconds) until which this gate may be why nothing happens to a saga; 0 if it is
-        not."""
+        """Return the time (epoch seconds) until which this gate may hold back a saga; 0 if it does not."""
         ...
 
 

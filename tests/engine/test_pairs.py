@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -29,6 +30,12 @@ _ACTS = (
     *("ChildrenEnded", "CancelRequested", "CompensationStarted", "StepCompensated", "StepDeadLettered"),
     *("CompensationFailed", "SagaRetried"),
 )
+_REQUEST = "4711"
+_CHANGES = (
+    *(("text", "text"),) * 4,
+    *(("text", "secret"), ("secret", "text"), ("text", "number"), ("secret", "number")),
+)
+"""The types of the request before and after."""
 _MOST_EVENTS = 2_000
 """Deliveries and visits of the supervisor until a saga is at rest."""
 
@@ -38,6 +45,8 @@ class Journey:
     """A saga on its way through a deployment; fields that :class:`tests.model.lived.Life` has, too, mean the same.
 
     Args:
+        requests: the type of the request in each release.
+        upcast: the second one converts it.
         paused_until: when its type is resumed; 0 before the pause, -1 after it.
         returned: the first release came back while the saga waited for a release.
     """
@@ -46,6 +55,8 @@ class Journey:
     old: Release
     new: Release
     script: Script
+    requests: tuple[str, str] = ("text", "text")
+    upcast: bool = False
     deployed: Release = ()
     saga_id: str = ""
     deployed_at: int = -1
@@ -57,6 +68,10 @@ class Journey:
     returned: bool = False
     served: list[bool] = field(default_factory=list[bool])
     turn: int = 0
+    unreadable: bool = False
+
+    def __post_init__(self) -> None:
+        self.unreadable = self.requests[1] == "number" and not self.upcast
 
     def begin(self) -> None:
         """Start the saga with the first release."""
@@ -64,7 +79,7 @@ class Journey:
         self.deploy(self.old)
         steps = [part for part in self.old if not part.retired]
         STAGE.reject = {steps[self.script.fails].name} if self.script.fails >= 0 else set()
-        self.world.call(lambda engine: engine.starter.start("pair", "x", key="key"))
+        self.world.call(lambda engine: engine.starter.start("pair", _REQUEST, key="key"))
         (state,) = self.world.asked()
         self.saga_id = state.saga_id
         for part in steps if self.script.signal == "early" else ():
@@ -81,7 +96,16 @@ class Journey:
     def _have(self, release: Release) -> None:
         """From now on functions have this release."""
         self.deployed = release
-        self.world.deploy(saga_class(release), Leg, settle=self.script.settle)
+        new = release is self.new
+        code = saga_class(release, self.requests[new], upcast=new and self.upcast)
+        self.world.deploy(code, Leg, settle=self.script.settle)
+
+    def shown(self) -> str:
+        """All that readers see of the saga."""
+        with self.world.wire.aside():
+            reader = self.world.engine.reader
+            trail, _ = reader.audit("pair", self.saga_id, 100, 0)
+            return json.dumps([reader.show("pair", self.saga_id), trail, reader.list(["pair"], None, 10, None)])
 
     def acts(self) -> list[Act]:
         """What the audit trail says."""
@@ -191,6 +215,10 @@ def wrong(journey: Journey) -> str:
     executed = dict.fromkeys(one.name for one in journey.world.events if isinstance(one, Effect) and one.undo)
     if [*executed] != by_code:
         return f"undone: {executed}"
+    if "secret" in journey.requests:
+        journey.deploy(journey.new)
+        if _REQUEST in journey.shown():
+            return "the request is shown"
     journey.deploy(tuple(part._replace(undo=part.undo or part.name in executed) for part in journey.old))
     return "; ".join(check(journey.world, journey.world.wire.points))
 
@@ -215,10 +243,11 @@ def _wrong(made: CrashWorld, chance: Random) -> Generator[str]:
         old, new = _pair(chance)
         script = some_script(old, chance)._replace(pauses=chance.choice((-1, -1, 0, 1, 2, 3)))
         made.wire.begin()
+        requests, upcast = chance.choice(_CHANGES), chance.random() < 0.5
         for fault in (None, chance.choice((*DEATHS, *LOST_ANSWERS))):
             made.wire.begin([_some_point(made.wire.trace, fault, chance)] if fault else [])
-            found = wrong(Journey(made, old, new, script))
-            yield found and f"{found}: {old}, {new}, {script}, {[*map(str, made.wire.points)]}"
+            found = wrong(Journey(made, old, new, script, requests, upcast))
+            yield found and f"{found}: {old}, {new}, {script}, {requests}, {upcast}, {[*map(str, made.wire.points)]}"
 
 
 def _some_point(trace: list[str], fault: Fault, chance: Random) -> Point:

@@ -15,7 +15,7 @@ from sagas.core.commands import Postpone
 from sagas.core.rules import Plan
 from sagas.core.states import SagaState
 from sagas.engine import advance
-from sagas.errors import Conflict, NotFound, SagaError, Unavailable
+from sagas.errors import Conflict, NotFound, Rejected, SagaError, Unavailable
 from tests.engine.changing import First, WithoutPay, WithoutUndo, deployed, in_flight
 from tests.support.bench import Bench
 from tests.support.sagas import FAIL, LOG, Order, perform
@@ -201,7 +201,7 @@ class Texts(Saga[Order], name="values", version="1"):
 
     @step
     def use(self, count: str) -> None:
-        LOG.append(count)
+        perform(count)
 
 
 class Numbers(Saga[Order], name="values", version="2"):
@@ -231,6 +231,22 @@ def test_a_value_that_the_code_cannot_read_uses_up_no_attempt(settling: Callable
     b.engine = b.deploy(Texts)
     b.run()
     assert (b.status(saga_id), LOG, b.state(saga_id).unreadable) == ("COMPLETED", ["three"], "")
+
+
+def test_a_step_that_is_refused_once_its_value_fits_is_undone(settling: Callable[..., Bench]) -> None:
+    """That it waited for a release before does not count."""
+    b = settling(Texts)
+    saga_id = b.start("values")
+    b.deliver("values", "count")
+    b.engine = b.deploy(Numbers)
+    b.deliver("values", "use")
+    assert b.show(saga_id)["waiting"]["kind"] == "release"
+    FAIL["three"] = Rejected("no")
+    b.engine = b.deploy(Texts)
+    b.clock.advance(61)
+    b.engine.recovery.run(60.0, requested=_only(saga_id))
+    b.run()
+    assert b.status(saga_id) == "COMPENSATED"
 
 
 def test_a_value_that_the_code_cannot_read_closes_no_breaker(settling: Callable[..., Bench]) -> None:

@@ -210,7 +210,8 @@ def _steps(state: SagaState, saga_type: SagaType, entries: Rows) -> Iterator[str
             yield f"{step.name} of a COMPLETED saga: completed {done[step.name]}, undone {undone[step.name]} times"
         if state.status in _UNDONE and has_undo and done[step.name] and not undone[step.name]:
             yield f"{step.name} of a {state.status} saga was not undone"
-        began = any(entry["action"] == "StepPostponed" and entry["step"] == step.name for entry in entries)
+        postponed = [entry for entry in entries if entry["action"] == "StepPostponed" and not entry["error"]]
+        began = step.name in (entry["step"] for entry in postponed)
         if state.status in _UNDONE and has_undo and began and not (undone[step.name] or step.name in state.in_doubt):
             yield f"{step.name} of a {state.status} saga was postponed, and not undone"
         if step.status in (StepStatus.RUNNING, StepStatus.COMPENSATING):

@@ -621,13 +621,21 @@ def rows_of(items: Iterable[dict[str, Any]], saga_id: str) -> Rows:
             "step": row.get("step", {}).get("S"),
             "attempt": int(row.get("attempt", {}).get("N", 0)),
             "at": epoch(row["at"]["S"]),
-            "error": row["details"]["M"].get("error", {}).get("M", {}).get("type", {}).get("S", ""),
+            "error": _error_in(row["details"]["M"]),
             "payload": row.get("payload", {}).get("S"),
             "cause": row["details"]["M"].get("cause", {}).get("S", ""),
         }
         for row in items
         if row["saga_id"]["S"] == saga_id
     ]
+
+
+def _error_in(details: dict[str, Any]) -> str:
+    """The type of an entry's error. A step whose value does not fit is postponed without one while a release is
+    awaited."""
+    return (
+        "TypeChanged" if "settling" in details else details.get("error", {}).get("M", {}).get("type", {}).get("S", "")
+    )
 
 
 def never_started_in(items: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:

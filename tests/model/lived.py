@@ -74,6 +74,7 @@ class Life:
         retried: it came to rest, and was retried.
         served: by act, whether a function with the second release journaled it.
         turn: how many functions have had a turn since the second release came.
+        unreadable: the second release cannot read the request. The automaton alone has no values.
     """
 
     old: Release
@@ -95,6 +96,7 @@ class Life:
     retried: bool = False
     served: list[bool] = field(default_factory=list[bool])
     turn: int = 0
+    unreadable: bool = False
 
     @classmethod
     def begin(cls, old: Release, new: Release, script: Script) -> Life:

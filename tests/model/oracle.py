@@ -17,6 +17,8 @@ class Met(Protocol):
     deployed_at: int
     back_at: int
     cancelled_at: int
+    unreadable: bool
+    """The second release cannot read the request, which plain steps take."""
     served: list[bool]
     """By act: whether a function with the second release journaled it. Asked only while functions have either."""
 
@@ -33,7 +35,7 @@ class Oracle:
         self.steps = [part for part in life.old if not part.retired]
         self._old, self._new = ({part.name: part for part in release} for release in (life.old, life.new))
         self._deployed_at, self._back_at, self._cancelled_at = life.deployed_at, life.back_at, life.cancelled_at
-        self._served = life.served
+        self._served, self._unreadable = life.served, life.unreadable
         self._with_new_undos = with_new_undos(life.old, life.new)
         self._returned = False
         self.acts: list[Act] = []
@@ -78,10 +80,14 @@ class Oracle:
         return self._new if came and not back else self._old
 
     def _misfit(self, place: int) -> str:
-        """Code of a step runs, or a wait begins or is answered, only by code of the same name and kind."""
-        was = self.steps[place]
-        now = self._code.get(was.name)
-        return "CodeGone" if now is None else "TypeChanged" if now.kind != was.kind else ""
+        """Code of a step runs, or a wait begins or is answered, only by code of the same name and kind, which reads
+        what it takes."""
+        was, code = self.steps[place], self._code
+        now = code.get(was.name)
+        if now is None:
+            return "CodeGone"
+        unreadable = self._unreadable and code is self._new and not was.kind
+        return "TypeChanged" if now.kind != was.kind or unreadable else ""
 
     def _released(self) -> bool:
         """Whether a release comes that fits."""
@@ -161,7 +167,8 @@ class Oracle:
         return self._turned("failure") if place == self.script.fails else ""
 
     def _turned(self, cause: str) -> str:
-        self._cause = cause
+        # If a process dies between a failure and what follows from it, a cancel may come first.
+        self._cause = cause = "cancel" if self._cancelled else cause
         if cause == "cancel":
             self._act("CancelRequested")
         code = self._code

@@ -10,7 +10,7 @@ from itertools import permutations, product
 from random import Random
 from typing import Any, NamedTuple
 
-from sagas import Context, Saga, children, sleep, step, wait_for
+from sagas import Context, Saga, Secret, children, sleep, step, wait_for
 from sagas.authoring.definition.definition import SagaDefinition, definition_of
 from tests.faults.sagas import STAGE
 
@@ -79,10 +79,17 @@ class Leg(Saga[str], name="leg"):
         return 0
 
 
-def _members(part: Part) -> Iterator[tuple[str, Any]]:
+REQUESTS: dict[str, Any] = {"text": str, "secret": Secret[str], "number": int}
+"""The types of requests, by name. The first two read the same values."""
+
+
+def _members(part: Part, request_type: Any) -> Iterator[tuple[str, Any]]:
     name = part.name
 
     def code(self: Any, ctx: Context) -> None:
+        STAGE.act(name, ctx)
+
+    def reading(self: Any, request: Any, ctx: Context) -> None:
         STAGE.act(name, ctx)
 
     def undo(self: Any, ctx: Context) -> None:
@@ -100,17 +107,26 @@ def _members(part: Part) -> Iterator[tuple[str, Any]]:
         made = wait_for(str, timeout=timedelta(seconds=WAIT), retired=part.retired)
         made = made(code) if part.undo else made
     else:
-        made = step(retired=part.retired)(code)
+        reading.__annotations__ = {"request": request_type, "ctx": Context, "return": None}
+        made = step(retired=part.retired)(reading)
     yield name, made
     if part.undo:
         yield f"undo_{name}", made.compensate(undo)
 
 
 @lru_cache(5_000)
-def saga_class(release: Release) -> type[Any]:
-    """Return the class of a release."""
-    members = dict(member for part in release for member in _members(part))
-    return types.new_class("Pair", (Saga[str],), {"name": "pair"}, lambda body: body.update(members))
+def saga_class(release: Release, request: str = "text", *, upcast: bool = False) -> type[Any]:
+    """Return the class of a release.
+
+    Args:
+        release: its steps. The plain ones take the request.
+        request: a key of :data:`REQUESTS`.
+        upcast: whether an older request is converted.
+    """
+    type_ = REQUESTS[request]
+    members = dict(member for part in release for member in _members(part, type_))
+    keywords = {"name": "pair"} | ({"upcast": {"request": int}} if upcast else {})
+    return types.new_class("Pair", (Saga[type_],), keywords, lambda body: body.update(members))
 
 
 @lru_cache(5_000)

@@ -25,4 +25,5 @@ class Reading(Finding):
             self.pauses,
             self.search_keys,
             self.joins,
+            lambda name: self.blueprints.started(name),
         )

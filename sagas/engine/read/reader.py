@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -80,6 +80,8 @@ class Reader:
     pauses: Pauses
     search_keys: SearchKeys
     joins: Joins
+    blueprints_of: Callable[[str], Collection[str]]
+    """The names of all blueprints of a type."""
 
     def check_deployed(self, name: str) -> None:
         """Refuse to act on a type that is not deployed. Its sagas can still be read: see :meth:`refuse_unknown`."""
@@ -88,8 +90,8 @@ class Reader:
             raise Conflict(f"type {name} is not deployed")
 
     def refuse_unknown(self, name: str) -> None:
-        """Refuse a type that is not deployed and has no sagas."""
-        if name not in self.registry and not self.listing.by_name([name], 1, None).saga_ids:
+        """Refuse a type that is not deployed and never had a saga."""
+        if name not in self.registry and not self.blueprints_of(name):
             self.registry.get(name)
 
     def _no_saga(self, name: str, saga_id: str) -> NotFound:
@@ -143,7 +145,7 @@ class Reader:
         return self.show_stored(name, saga_id, self.stored(name, saga_id), payloads=payloads)
 
     def show_stored(self, name: str, saga_id: str, state: SagaState | None, *, payloads: bool = True) -> SagaView:
-        """Return what :meth:`show` returns, of a saga that :meth:`stored` has read."""
+        """Return what :meth:`show` returns, for a saga that :meth:`stored` has read."""
         if state is None or state.purge is not None:
             remains = self.read_only(name, saga_id)
             entries, left_out = self._loaded(remains.state, remains.entries, payloads)

@@ -96,7 +96,7 @@ class _Run:
 class Finder:
     """Sends due sagas to workers. Concurrent runs do no harm, because only one of them sends each page.
 
-    ``paused_shards`` returns the index shards of paused types, each with a time: its sagas due by then are sent.
+    ``paused_shards`` returns the index shards of paused types, each with a time. Sagas that are due by then are sent.
     """
 
     listing: Listing

@@ -22,7 +22,7 @@ _ERRORS: dict[str, tuple[str, str]] = {
     "429": ("Too many calls.", "throttled"),
     "500": ("An internal error. The service's log has it under the request's id.", "internal"),
     "502": ("The function behind the API failed.", "internal"),
-    "503": ("Out of reach, or starts are paused. Try again after Retry-After seconds.", "unavailable paused"),
+    "503": ("A store is out of reach, or starts are paused. Retry after Retry-After seconds.", "unavailable paused"),
     "504": ("There was no answer within 29 seconds. The call may have taken effect.", "timeout"),
 }
 _DONE = {"200": "Done.", "202": "Accepted. The saga continues in the background."}

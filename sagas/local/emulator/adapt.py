@@ -114,7 +114,8 @@ def with_secret_arns(template: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_local_apis(template: dict[str, Any], endpoint_url: str) -> dict[str, Any]:
-    """Return the template with variables of functions whose API URLs point to this endpoint instead of AWS."""
+    """Return the template after changing API URLs in the variables of functions: they point to this endpoint, not to
+    AWS."""
     suffix = {"Ref": "AWS::URLSuffix"}
 
     def change(node: dict[str, Any]) -> dict[str, Any] | None:
