@@ -86,8 +86,8 @@ class QueueProgress:
 
 @dataclass(slots=True)
 class _StepQueue:
-    """A queue as a run knows it. ``waiting`` is the number of its messages, ``reserved`` the number that the run may
-    resend."""
+    """What a run knows about a queue. ``waiting`` is the number of its messages, ``reserved`` the number that the run
+    may resend."""
 
     waiting: int
     watermark: Watermark

@@ -67,7 +67,7 @@ def _error(status: str) -> Json:
 
 
 def _described(operation: Operation, id: str = "", name: str = "", saga: Json | None = None) -> Json:
-    """Return the description of an operation from its row. ``saga``: the schema of the sagas that it answers."""
+    """Return the description of an operation from its row. ``saga``: the schema of the sagas that it returns."""
     itself: Json = {"type": "object"}
     answers = [saga if saga and name == "Saga" else ref(name) for name in operation.answer.split()]
     answered = {"anyOf": answers} if len(answers) > 1 else {**answers[0]} if answers else itself
@@ -205,7 +205,7 @@ def _callback_path(sagas: list[SagaType], schemas: list[TypeSchemas]) -> Json:
     operation = Operation(
         *("call_back", "POST", "/callbacks/{token}", "", "Send a signal to a public wait", "Callback", "200 202"),
         errors=SIGNAL.errors,
-        description="Signals the step of the token, without AWS credentials. Anyone with the URL can send it.",
+        description="The token names the step. Anyone with the URL can send the signal, without AWS credentials.",
     )
     token = {"name": "token", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
     open_to_all: Json = {"security": list[Json](), **_body({"anyOf": bodies})}
@@ -255,7 +255,7 @@ def describe(sagas: list[SagaType], base: str = "", service: str = "Sagas", auth
         text = saga.definition.description or f"Sagas of the type {saga.definition.name}."
         tags.append({"name": saga.definition.name, "description": text})
     scheme, place, credential = (authorizer or "awsSigv4 header Authorization").split()
-    text = {"awsSigv4": _SIGNED}.get(scheme, "What the API's authorizer reads.")
+    text = {"awsSigv4": _SIGNED}.get(scheme, "The credential that the API's authorizer reads.")
     security = {"type": "apiKey", "in": place, "name": credential, "description": text}
     described: Json = {
         "openapi": "3.1.0",
