@@ -107,7 +107,7 @@ format: $(READY)  ## format the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: $(READY)  ## write the generated pages anew, and build the site into build/site
+docs: $(READY)  ## write the generated files, and build the site into build/site
 	@PYTHONPATH=. $(BIN)/python docs/_ext/generated.py
 	@$(BIN)/python -m sphinx -b html -n -W --keep-going -q docs build/site
 

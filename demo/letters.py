@@ -50,7 +50,7 @@ def redrive(stack: LocalStack, api: Api) -> tuple[dict[str, Any], str]:
     client.redrive("create-zip", saga["saga_id"])
     done = client.wait("create-zip", saga["saga_id"], _PATIENCE, after=saga["updated_at"])
     if done["status"] != "COMPLETED":
-        raise DemoFailed(f"redriven, create-zip is {done['status']}")
+        raise DemoFailed(f"after the redrive, create-zip is {done['status']}")
     return {**done}, waited
 
 

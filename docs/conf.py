@@ -6,7 +6,9 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+from sphinx.application import Sphinx
+
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent / "_ext")]
 
 project = "lambda-sagas"
 author = "The lambda-sagas authors"
@@ -15,7 +17,7 @@ version = ".".join(release.split(".")[:2])
 language = "en"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "llms", "terms"]
-exclude_patterns = ["examples", "_static", "_ext", "_templates"]
+exclude_patterns = ["examples", "_static", "_ext", "_templates", "reference/_commands.md"]
 nitpicky = True
 # No inventory of another project is fetched. Names of ours must resolve.
 nitpick_ignore_regex = [("py:.*", r"(?!sagas\.(cdk\.|testing\.)?[A-Z]).*")]
@@ -53,3 +55,10 @@ html_theme_options = {"source_directory": "docs/"}
 copybutton_prompt_text = r"\$ |>>> "
 copybutton_prompt_is_regexp = True
 copybutton_only_copy_prompt_lines = True
+
+
+def setup(app: Sphinx) -> None:
+    """Have the generated pages written before Sphinx looks for pages."""
+    import generated
+
+    app.connect("builder-inited", lambda _app: generated.write(generated.PAGES))

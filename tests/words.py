@@ -26,6 +26,7 @@ PAGES = (
     "docs/contributing/*.md",
     "docs/migrate/*.md",
     "docs/operations/*.md",
+    "docs/reference/*.md",
     "docs/tutorial/*.md",
 )
 TEXTS = {

@@ -1,7 +1,7 @@
 """Pages of the reference that are written from the template of a service that has everything.
 
-``python docs/_ext/from_template.py`` synthesizes ``docs/examples/all_options.py`` and writes them anew. A test compares
-each with what is written here.
+``python docs/_ext/from_template.py`` synthesizes ``docs/examples/all_options.py`` and writes them. Git has them, as a
+record for reviews, and a test compares each with what is written here.
 """
 
 from __future__ import annotations
@@ -17,21 +17,26 @@ from typing import Any
 from sagas.cdk.access.grants import RIGHTS
 
 DOCS = Path(__file__).resolve().parents[1]
-NOTE = "*Generated from the template of [a service that has everything](permissions.md#the-service) by `python docs/_ext/from_template.py`.*\n"
+NOTE = "*Generated from the template of [a service that has everything](permissions.md#the-service).*\n"
 Template = dict[str, Any]
 
 # fmt: off
 ROLES = {
     "order": ("The function of a step", "One for each step, or for each saga type with `isolation=\"saga\"`. What the step itself needs, your stack grants to `service.function(...)`."),
-    "Supervisor": ("The supervisor", "Looks for stalled sagas each minute, and hands out what is due; purges, sweeps, verifies."),
-    "Bulk": ("The function behind the queue `bulk`", "Recovers, purges and sweeps what the supervisor has found."),
-    "Now": ("The function behind the queue `now`", "Ends waits. It is there only where a saga waits or has children."),
+    "Supervisor": ("The supervisor", "Finds stalled sagas and what is due each minute; purges, sweeps, verifies."),
+    "Bulk": ("The function behind the queue `bulk`", "Recovers, purges and sweeps what the supervisor found."),
+    "Now": ("The function behind the queue `now`", "Ends waits. Only where a saga waits or has children."),
     "ApiFunction": ("The API's function", "Answers callers and operators."),
-    "CommandFunction": ("The function of the command queue", "It is there only where the service takes commands or events."),
-    "Outbox": ("The function that tells events", "It is there only where the service tells of its sagas."),
-    "ArchiveCopy": ("The function that archives the audit trail", "It is there only with `archive=`."),
+    "CommandFunction": ("The function of the command queue", "Only where the service takes commands or events."),
+    "Outbox": ("The function that publishes events", "Only with `events=`."),
+    "ArchiveCopy": ("The function that archives the audit trail", "Only with `archive=`."),
 }
 """What the logical ids of roles begin with: how the page calls the role, and what it is for. Types count as one."""
+
+_SHORT = ("step", "supervisor", "`bulk`", "`now`", "API", "commands", "events", "archive")
+"""The same roles as columns."""
+_FEW = 2
+"""What more roles than these have stands in one table."""
 
 RESOURCES = {
     "TablesSagas": "the control table", "TablesAudit": "the audit table", "TablesJoins": "the table of joins",
@@ -45,52 +50,52 @@ RESOURCES = {
 
 WHY = {
     ("own log group", "logs:CreateLogStream"): "write its log, which has no payloads",
-    ("`*`", "xray:PutTraceSegments"): "traces; AWS offers no narrower resource, and `tracing=False` takes it away",
-    ("the control table", "dynamodb:GetItem"): "claim a saga and commit what became of it, item by item: no index, no scan, no deletion",
-    ("the audit table", "dynamodb:GetItem"): "put entries of the journal, read those of earlier steps; nothing that is written is changed",
-    ("`payloads/*` of the payload bucket", "s3:GetObject"): "requests and results that are too large for an item",
-    ("the table of joins", "dynamodb:BatchGetItem"): "where sagas have children: write what became of one, and count",
-    ("the table of joins", "dynamodb:BatchWriteItem"): "purge: what became of its children goes with the parent",
-    ("index `by_name` of the control table", "dynamodb:Query"): "where a type has `auto_disable`: count failures in a row",
-    ("the queues of its saga", "sqs:SendMessage"): "send the next step its message, or its own one again later",
-    ("all queues of steps", "sqs:SendMessage"): "send sagas on, of all types; never to a dead-letter queue",
+    ("`*`", "xray:PutTraceSegments"): "write traces; AWS offers no narrower resource. Not with `tracing=False`",
+    ("the control table", "dynamodb:GetItem"): "claim a saga and commit its changes, item by item: no index, scan or deletion",
+    ("the audit table", "dynamodb:GetItem"): "add entries of the journal, read those of earlier steps; change none",
+    ("`payloads/*` of the payload bucket", "s3:GetObject"): "keep requests and results that are too large for an item",
+    ("the table of joins", "dynamodb:BatchGetItem"): "where sagas have children: write the outcome of one, and count",
+    ("the table of joins", "dynamodb:BatchWriteItem"): "purge the outcomes of children with their parent",
+    ("index `by_name` of the control table", "dynamodb:Query"): "where a type has `auto_disable`: count consecutive failures",
+    ("the queues of its saga", "sqs:SendMessage"): "send the next step its message, or its own again later",
+    ("all queues of steps", "sqs:SendMessage"): "advance sagas of all types; never to a dead-letter queue",
     ("the queue `now`", "sqs:SendMessage"): "end a wait soon after its time, or notify a parent of its child",
-    ("the queue `bulk`", "sqs:SendMessage"): "hand out what is due, and see how much of it still waits",
-    ("its own queue", "sqs:ReceiveMessage"): "for Lambda, which receives for it, and to hide a message for as long as its saga waits",
-    ("the queue `bulk`", "sqs:ReceiveMessage"): "for Lambda, which receives for it",
-    ("the queue `now`", "sqs:ReceiveMessage"): "for Lambda, which receives for it",
-    ("the command queue", "sqs:ReceiveMessage"): "for Lambda, which receives for it",
-    ("the secret of callback URLs", "secretsmanager:GetSecretValue"): "where a wait says `public=True`: sign the link, or check it",
-    ("the audit table", "dynamodb:ConditionCheckItem"): "start no saga under the key of one that was purged, or is being purged",
+    ("the queue `bulk`", "sqs:SendMessage"): "distribute what is due, and count what still waits",
+    ("its own queue", "sqs:ReceiveMessage"): "let Lambda receive, and hide a message while its saga waits",
+    ("the queue `bulk`", "sqs:ReceiveMessage"): "let Lambda receive",
+    ("the queue `now`", "sqs:ReceiveMessage"): "let Lambda receive",
+    ("the command queue", "sqs:ReceiveMessage"): "let Lambda receive",
+    ("the secret of callback URLs", "secretsmanager:GetSecretValue"): "where a wait has `public=True`: sign the link, or check it",
+    ("the audit table", "dynamodb:ConditionCheckItem"): "start no saga under the key of a purged one",
     ("the control table", "dynamodb:DeleteItem"): "purge",
-    ("the audit table", "dynamodb:UpdateItem"): "purge: payloads are taken out of entries, and a tombstone is left",
+    ("the audit table", "dynamodb:UpdateItem"): "purge: remove payloads from entries, and leave a tombstone",
     ("the payload bucket", "s3:ListBucket"): "purge: find what a saga has there",
     ("`payloads/*` of the payload bucket", "s3:DeleteObject"): "purge",
     ("indexes `open`, `by_name`, `attention`, `ended` of the control table", "dynamodb:Query"): "list sagas by state, type, need and end",
-    ("the bucket that is swept", "s3:ListBucket"): "by `allow_sweep`: see what is under the saga's prefix",
-    ("`scans/*` of the bucket that is swept", "s3:GetObject"): "by `allow_sweep`: take orphans away; with `action=\"report\"` it is not granted",
-    ("`audit/*` of the archive's bucket", "s3:PutObject"): "add to the archive, and neither read nor delete there",
-    ("stream of the audit table", "dynamodb:DescribeStream"): "for Lambda, which reads the stream for it",
-    ("stream of the control table", "dynamodb:DescribeStream"): "for Lambda, which reads the stream for it",
-    ("streams of the audit table", "dynamodb:ListStreams"): "Lambda asks which streams there are before it reads the one",
-    ("streams of the control table", "dynamodb:ListStreams"): "Lambda asks which streams there are before it reads the one",
-    ("the queue of what it gave up", "sqs:SendMessage"): "name what it gave up",
-    ("the bus", "events:PutEvents"): "tell",
-    ("the command queue and its dead-letter queue", "sqs:SendMessage"): "try a command again later; put one that is refused aside, with the reason",
+    ("the bucket that is swept", "s3:ListBucket"): "with `allow_sweep`: list the objects under the saga's prefix",
+    ("`scans/*` of the bucket that is swept", "s3:GetObject"): "with `allow_sweep`: delete orphans; not with `action=\"report\"`",
+    ("`audit/*` of the archive's bucket", "s3:PutObject"): "add to the archive; neither read nor delete",
+    ("stream of the audit table", "dynamodb:DescribeStream"): "let Lambda read the stream",
+    ("stream of the control table", "dynamodb:DescribeStream"): "let Lambda read the stream",
+    ("streams of the audit table", "dynamodb:ListStreams"): "let Lambda find the stream",
+    ("streams of the control table", "dynamodb:ListStreams"): "let Lambda find the stream",
+    ("the queue of what it gave up", "sqs:SendMessage"): "report what it gave up",
+    ("the bus", "events:PutEvents"): "publish",
+    ("the command queue and its dead-letter queue", "sqs:SendMessage"): "retry a command later; dead-letter a refused one, with the reason",
 }
 """Why a role may do that: by the resource, and the first of the actions."""
 
 WHY_THIS = {
-    ("Outbox", "the control table", "dynamodb:GetItem"): "read what became of a saga",
+    ("Outbox", "the control table", "dynamodb:GetItem"): "read the outcome of a saga",
     ("Outbox", "the audit table", "dynamodb:GetItem"): "read the entries to publish",
-    ("Supervisor", "the bus", "events:PutEvents"): "publish events once more, from the journals",
-    ("Outbox", "index `by_name` of the control table", "dynamodb:Query"): "tell once more: find the sagas of a type",
-    ("order", "the secret of callback URLs", "secretsmanager:GetSecretValue"): "where a wait says `public=True` and its code asks for the link: sign it",
-    ("ApiFunction", "the secret of callback URLs", "secretsmanager:GetSecretValue"): "where a wait says `public=True`: check the link",
-    ("ApiFunction", "the table of joins", "dynamodb:BatchGetItem"): "where sagas have children: start them, read what became of each",
-    ("Supervisor", "the table of joins", "dynamodb:BatchGetItem"): "where sagas have children: start them, read what became of each",
-    ("Bulk", "the table of joins", "dynamodb:BatchGetItem"): "where sagas have children: start them, read what became of each",
-    ("Now", "the table of joins", "dynamodb:BatchGetItem"): "where sagas have children: start them, read what became of each",
+    ("Supervisor", "the bus", "events:PutEvents"): "publish events again, from the journals",
+    ("Outbox", "index `by_name` of the control table", "dynamodb:Query"): "publish again: find the sagas of a type",
+    ("order", "the secret of callback URLs", "secretsmanager:GetSecretValue"): "where a wait has `public=True`: sign the link",
+    ("ApiFunction", "the secret of callback URLs", "secretsmanager:GetSecretValue"): "where a wait has `public=True`: check the link",
+    ("ApiFunction", "the table of joins", "dynamodb:BatchGetItem"): "where sagas have children: start them, read the outcome of each",
+    ("Supervisor", "the table of joins", "dynamodb:BatchGetItem"): "where sagas have children: start them, read the outcome of each",
+    ("Bulk", "the table of joins", "dynamodb:BatchGetItem"): "where sagas have children: start them, read the outcome of each",
+    ("Now", "the table of joins", "dynamodb:BatchGetItem"): "where sagas have children: start them, read the outcome of each",
 }
 """What a role may do there for reasons of its own."""
 # fmt: on
@@ -177,23 +182,33 @@ def permissions_page(template: Template) -> str:
     """What the role of each function may do, and why."""
     lines = [
         f"# Permissions\n\n{NOTE}",
-        "What the service's own functions may do, by role, and what callers may be granted. The functions of steps have one role each.",
-        "A service that lacks a part, such as children, callbacks, a sweep or events, lacks its permissions too. With `encryption_key`",
-        "each role may also use the key, with `network` have Lambda make network interfaces. What these rights are worth, and what they",
-        "are not: [security](../concepts/security-model.md).\n",
+        "What the service's own functions may do, by role, and what callers can be granted. Each step's function has a role of its own.",
+        "A service that lacks a part, such as children, callbacks, a sweep or events, lacks its permissions, too. With `encryption_key`",
+        "each role may also use the key, with `network` have Lambda create network interfaces. What the rights protect:",
+        "[security](../concepts/security-model.md).\n",
     ]
-    found: dict[str, dict[tuple[tuple[str, ...], str], None]] = {role: {} for role in ROLES}
-    for role, actions, where in statements(template):
-        found[role][actions, where] = None
+    rights: dict[tuple[str, str, str], list[str]] = {}
+    for role, actions, where in dict.fromkeys(statements(template)):
+        why = WHY_THIS.get((role, where, actions[0])) or WHY[where, actions[0]]
+        rights.setdefault((", ".join(f"`{one}`" for one in actions), where, why), []).append(role)
+    shared = {right: set(roles) for right, roles in rights.items() if len(roles) > _FEW}
+    lines += [
+        f"## What several functions may do\n\nEach column is a function below.\n\n| may | on | to | {' | '.join(_SHORT)} |"
+    ]
+    lines += [f"|---|---|---|{'---|' * len(_SHORT)}"]
+    for (may, where, why), roles in shared.items():
+        marks = " | ".join("x" if role in roles else "" for role in ROLES)
+        lines.append(f"| {may} | {where} | {why} | {marks} |")
+    lines.append("")
     for role, (title, what) in ROLES.items():
-        lines += [f"## {title}\n\n{what}\n", "| may | on | to |", "|---|---|---|"]
-        for actions, where in found[role]:
-            why = WHY_THIS.get((role, where, actions[0])) or WHY[where, actions[0]]
-            lines.append(f"| {', '.join(f'`{one}`' for one in actions)} | {where} | {why} |")
+        own = [right for right, roles in rights.items() if role in roles and right not in shared]
+        lines.append(f"## {title}\n\n{what}\n")
+        lines += ["| may | on | to |", "|---|---|---|"] if own else []
+        lines += [f"| {may} | {where} | {why} |" for may, where, why in own]
         lines.append("")
     lines += [
-        "## Callers and operators\n\nWhat `service.grant_...` lets a principal do, as `execute-api:Invoke` on methods and paths of the API;",
-        "the rights that come with it are listed [there](../concepts/security-model.md#rights-by-saga-type).\n",
+        "## Callers and operators\n\nWhat `service.grant_...` gives a principal: `execute-api:Invoke` on these methods and paths of the API.",
+        "[Security](../concepts/security-model.md#rights-by-saga-type) says what each right includes.\n",
         "| right | of the types named | without a type |",
         "|---|---|---|",
     ]
@@ -209,7 +224,7 @@ def alarms_page(template: Template) -> str:
     """Every alarm, with its section of the runbook."""
     lines = [
         f"# Alarms\n\n{NOTE}",
-        "Each names its section of [the runbook](../operations/runbook.md) in its description, and notifies `alarm_topic` when it fires.",
+        "Each alarm names its section of [the runbook](../operations/runbook.md) in its description, and notifies `alarm_topic`.",
         "SAGA stands for a saga type, STEP for a step (or the steps that share a function).\n",
         "| alarm | fires when | metric | more than | in | what to do |",
         "|---|---|---|---|---|---|",

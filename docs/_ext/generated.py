@@ -1,6 +1,7 @@
-"""Files that are written from the code, most of them pages: ``python docs/_ext/generated.py`` writes them anew.
+"""Files that are written from the code: ``python docs/_ext/generated.py`` writes them.
 
-A test compares each with what is written here.
+Sphinx writes the pages before it reads them, so git has none of them. Git has the files that others read without a build
+of the site; a test compares each with what is written here.
 """
 
 from __future__ import annotations
@@ -93,13 +94,20 @@ def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
             yield f"{path} {name}", one
 
 
-def cli_page() -> str:
-    """Every command with its arguments and options."""
-    parts = [f"# Commands and their options\n\n{NOTE}\nWhat they are for: [the command line](cli.md).\n"]
+COMMON = {"stack", "region", "profile", "json"}
+
+
+def commands_page() -> str:
+    """Every command with its arguments and options: the part of ``cli.md`` that the code knows."""
+    parts: list[str] = []
     for name, command in commands(typer.main.get_command(app), "sagas"):
-        rows = [f"## {name}\n\n{cell(command.help)}\n"]
-        for parameter in (one for one in command.params if not getattr(one, "hidden", False)):
+        rows = [f"### {name}\n\n{cell(command.help)}\n"]
+        listed = [one for one in command.params if not getattr(one, "hidden", False)]
+        common = {option.lstrip("-") for one in listed for option in one.opts} >= COMMON
+        for parameter in listed:
             names = ", ".join(f"`{one}`" for one in [*parameter.opts, *parameter.secondary_opts])
+            if common and parameter.opts[0].lstrip("-") in COMMON:
+                continue
             if parameter.param_type_name == "argument":
                 names = f"`{parameter.metavar or parameter.name.upper()}`"
             helps = cell(getattr(parameter, "help", "") or "")
@@ -110,6 +118,8 @@ def cli_page() -> str:
                 else ""
             )
             rows.append(f"- {names}: {helps}{shown}")
+        if common:
+            rows.append("- [Common options](#common-options)")
         parts.append("\n".join(rows) + "\n")
     return "\n".join(parts)
 
@@ -280,23 +290,35 @@ def metrics_page() -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "concepts/cost-model.md": costs.page,
     "contributing/benchmarks.md": costs.benchmarks_page,
     "concepts/states.md": states_page,
-    "images/architecture.svg": architecture.svg,
-    "images/states.svg": states_drawing,
-    "../sagas/cli/commands.json": command_summaries,
     "reference/audit-actions.md": actions_page,
-    "reference/commands.md": cli_page,
+    "reference/_commands.md": commands_page,
     "reference/errors.md": errors_page,
     "reference/http-api.md": http_page,
     "reference/keywords-and-policies.md": keywords_page,
     "reference/metrics.md": metrics_page,
-    **comparison.PAGES,
+    **{name: made for name, made in comparison.PAGES.items() if name != "compare/index.md"},
 }
-"""Each generated page, and what writes it."""
+"""Each page that only the site has, and what writes it. ``.gitignore`` names them."""
+
+IN_GIT: dict[str, Callable[[], str]] = {
+    "compare/index.md": comparison.index,
+    "concepts/cost-model.md": costs.page,
+    "images/architecture.svg": architecture.svg,
+    "images/states.svg": states_drawing,
+    "../sagas/cli/commands.json": command_summaries,
+}
+"""Each file that git has: what the README links or shows, and what ``sagas --help`` reads."""
+
+
+def write(files: dict[str, Callable[[], str]]) -> None:
+    """Write the files that differ from what the code says. Sphinx reads an unchanged page only once."""
+    for name, made in files.items():
+        path, text = DOCS / name, made()
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
 
 
 if __name__ == "__main__":
-    for name, made in PAGES.items():
-        (DOCS / name).write_text(made())
+    write(PAGES | IN_GIT)

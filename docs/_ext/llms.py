@@ -18,6 +18,7 @@ STUB = _HEAD + _REFRESH + '<link rel="canonical" href="{0}"><p>This page is now 
 
 
 _COMMENT = re.compile(r"<!--.*?-->\n*", re.DOTALL)
+_INCLUDED = re.compile(r"^```\{include\} (\S+)\n```$", re.MULTILINE)
 
 
 def read(_app: Sphinx, _name: str, source: list[str]) -> None:
@@ -34,7 +35,9 @@ def write(app: Sphinx, exception: Exception | None) -> None:
     lines = [f"# {app.config.project}", "", "> Sagas on AWS serverless, in Python.", ""]
     whole: list[str] = []
     for name in names:
-        text = _COMMENT.sub("", (source / f"{name}.md").read_text())
+        page = source / f"{name}.md"
+        text = _INCLUDED.sub(lambda one, page=page: (page.parent / one[1]).read_text(), page.read_text())
+        text = _COMMENT.sub("", text)
         (target / f"{name}.md").write_text(text)
         lines.append(f"- [{app.env.titles[name].astext()}]({name}.md)")
         whole.append(f"<!-- {name}.md -->\n\n{text}")

@@ -56,4 +56,4 @@ def fit(was: StepState, now: Deployed | None, saga: str = "") -> Fit:
     if now.kind == was.waits_for:
         return Fit(None, undo, was.undo or now.undo)
     change = f"step {was.name!r} is {KINDS[now.kind]} now, and was {KINDS[was.waits_for]} when the saga started"
-    return Fit(Failure("CodeGone", change), undo, was.undo)
+    return Fit(Failure("TypeChanged", change), undo, was.undo)

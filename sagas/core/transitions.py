@@ -322,7 +322,8 @@ def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, 
     if fact.cause.fails_step:
         attempts = step.attempts.given_back() if called else step.attempts
         after = after.with_step(fact.index, replace(step, status=StepStatus.FAILED, attempts=attempts))
-        after = replace(after, error_seq=after.seq, not_before=0.0, unreadable=unreadable_part(fact.failure))
+        unreadable = "" if fact.cause is ev.DeadLetterCause.CODE_MISSING else unreadable_part(fact.failure)
+        after = replace(after, error_seq=after.seq, not_before=0.0, unreadable=unreadable)
     return proceed(plan, after, now)
 
 

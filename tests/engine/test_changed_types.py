@@ -362,7 +362,7 @@ def test_a_step_that_is_a_wait_now_is_not_taken_for_done(bench: Make) -> None:
     b.run()
     told = "step 'book' is a wait for a signal now, and was a step when the saga started"
     saga = b.show(saga_id)
-    assert (saga["status"], saga["error"]["type"], saga["error"]["message"]) == ("DEAD_LETTERED", "CodeGone", told)
+    assert (saga["status"], saga["error"]["type"], saga["error"]["message"]) == ("DEAD_LETTERED", "TypeChanged", told)
     assert why(b) == ["the code of step book is missing: deploy it again and retry, or compensate"]
     assert LOG == []
     deployed(b, First)

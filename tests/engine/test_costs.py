@@ -248,16 +248,16 @@ def test_the_index_is_written_at_start_and_end_only(deployed: Make, monkeypatch:
 
 def test_what_a_load_needs() -> None:
     each = {
-        "writes a second, table `sagas` with indexes": life(5).control + life(5).indexes,
-        "writes a second, table `audit`": life(5).entries,
+        "writes per second, table `sagas` with indexes": life(5).control + life(5).indexes,
+        "writes per second, table `audit`": life(5).entries,
         "Lambda, executions at a time": 5 * STEP_SECONDS + API_SECONDS,
         "executions at a time for one queue": STEP_SECONDS,
-        "API calls a second": 1,
-        "cost of it, a day": usd_with_api(5) / 1e6 * 86_400,
+        "API calls per second": 1,
+        "USD per day": usd_with_api(5) / 1e6 * 86_400,
     }
     for what, one in each.items():
         for load, said in zip((10, 1_000, 100_000), _row(what), strict=True):
-            assert said == pytest.approx(load * one, rel=0.02, abs=0.5), f"{what} at {load} a second"
+            assert said == pytest.approx(load * one, rel=0.02, abs=0.5), f"{what} at {load} per second"
 
 
 def _row(what: str) -> list[float]:

@@ -84,9 +84,10 @@ class Oracle:
         what it takes."""
         was, code = self.steps[place], self._code
         now = code.get(was.name)
-        if now is None or now.kind != was.kind:
+        if now is None:
             return "CodeGone"
-        return "TypeChanged" if self._unreadable and code is self._new and not was.kind else ""
+        unreadable = self._unreadable and code is self._new and not was.kind
+        return "TypeChanged" if now.kind != was.kind or unreadable else ""
 
     def _released(self) -> bool:
         """Whether a release comes that fits."""

@@ -120,7 +120,7 @@ class _Source:
         )
 
     def fails_without(self, name: str) -> bool:
-        """Whether the method fails without an attribute, unless another method that it calls sets the attribute."""
+        """Whether the method fails if an attribute is missing, and it calls no other method that sets the attribute."""
         return self.keeps and self.conditions <= {name} and not self.words & (_UNCLEAR | {name})
 
 

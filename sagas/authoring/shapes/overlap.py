@@ -16,7 +16,8 @@ from sagas.authoring.shapes.unions import Union
 
 
 def first_ambiguity(members: list[Shape]) -> tuple[Shape, Shape] | None:
-    """Return the first two members where the earlier can decode the output of the later; None if there are none."""
+    """Return the first two members in the wrong order: the earlier can decode the output of the later. None without
+    any."""
     for index, earlier in enumerate(members):
         for later in members[index + 1 :]:
             if is_ambiguous_with(earlier, later):

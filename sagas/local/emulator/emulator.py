@@ -205,7 +205,8 @@ def _read_streams_aside() -> None:
 
 
 def _module(name: str) -> Any:
-    """Import a module without types. Most are ministack's. Its version is pinned, because its internals are used."""
+    """Import a module that has no type information. Most are ministack's. Its version is pinned, because its internals
+    are used."""
     return import_module(name)
 
 

@@ -59,6 +59,6 @@ def test_a_step_of_another_kind_never_runs_and_owes_only_the_undo_that_it_had(
 
     text = f"step 'pay' is {KINDS[other]} now, and was {KINDS[kind]} when the saga started"
     assert judged.forward is not None
-    assert (judged.forward.type, judged.forward.message) == ("CodeGone", text)
+    assert (judged.forward.type, judged.forward.message) == ("TypeChanged", text)
     assert (judged.undo is not None) == (had and not has and kind != "children")
     assert judged.owes_undo is had

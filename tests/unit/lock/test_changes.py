@@ -185,7 +185,7 @@ def test_a_removed_step_is_gone_whatever_it_may_be_called_now() -> None:
 def test_a_step_that_waits_under_its_old_name_stops_those_that_come_to_it() -> None:
     [change] = compared(Old, Asking)
     assert str(change) == (
-        'trip, step "pay": it is a wait now, and was a step. Sagas in flight would be dead-lettered (CodeGone).'
+        'trip, step "pay": it is a wait now, and was a step. Sagas in flight would be dead-lettered (TypeChanged).'
     )
     assert change.todo == "Give the new step 'pay' another name, and keep the old one"
     assert broken(Asking, Old) == [("trip", 'step "pay"', "it is a step now, and was a wait")]

@@ -133,12 +133,12 @@ def test_a_line_has_type_number_version_day_place_and_effect() -> None:
     [change] = compared(answer(group(Two, "RUNNING", 1, "CPP", count=412)), PaidByHand)
     assert str(change) == (
         'trip, 412 sagas of version 2 since 2 Oct before step "pay": it is a wait now, and was a step. '
-        "They would be dead-lettered (CodeGone)."
+        "They would be dead-lettered (TypeChanged)."
     )
     [change] = compared(answer(group(Two, "PENDING", 0, "PPP")), PaidByHand)
     assert str(change) == (
         'trip, 1 saga of version 2 since 2 Oct before step "hold": step "pay" is a wait now, and was a step. '
-        "They would be dead-lettered (CodeGone)."
+        "They would be dead-lettered (TypeChanged)."
     )
     [change] = compared(answer(group(Two, "RUNNING", 0, "RPP")), HeldByName)[:1]
     assert str(change) == (
