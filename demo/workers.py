@@ -51,7 +51,8 @@ def processes(group: int) -> list[tuple[int, str]]:
 def workers(group: int) -> list[tuple[int, str]]:
     """Return the process id and the function of each worker in an emulator's process group.
 
-    On Linux, all workers are forks of one process and have its command line. Elsewhere, it has the worker's script.
+    On Linux, all workers are forks of one process and have its command line. Elsewhere, each has its own command line,
+    with the worker's script.
     """
     found = [(pid, _function_of(pid), line) for pid, line in processes(group)]
     return [(pid, function) for pid, function, line in found if function or (function == "" and "_worker" in line)]

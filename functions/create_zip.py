@@ -17,7 +17,7 @@ from sagas import CircuitBreaker, Context, Exhausted, OrphanSweep, Retry, S3Obje
 ARCHIVE = "archive.zip"
 
 PART_SIZE = 8 * 2**20
-"""Bytes per part. S3 takes at most 10,000 parts, so an archive can have 78 GiB. Any function has room for two parts."""
+"""Bytes per part. S3 accepts 10,000 parts, so an archive can reach 78 GiB. Every function has memory for two parts."""
 
 _LAST_SECOND = 1.0
 

@@ -1,7 +1,7 @@
 """A zip archive as a stream of bytes. Memory holds only the current chunk, and a directory record per entry.
 
-The standard library's ``zipfile`` can write to files that cannot seek. Sizes and checksums then follow the data of an
-entry instead of preceding it (a *data descriptor*, APPNOTE 4.3.9), and the announced size decides about zip64. This
+The standard library's ``zipfile`` can write to files that cannot seek. The size and checksum of an entry then follow
+its data (a *data descriptor*, APPNOTE 4.3.9), and the announced size determines whether the entry uses zip64. This
 module adds a file object whose content can be taken out while it is written.
 """
 

@@ -20,7 +20,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _HOST = re.compile(r"(127\.0\.0\.1|\[::1\]|([a-z0-9_-]+\.)*localhost)(:[0-9]{1,5})?", re.IGNORECASE)
-"""Nobody can register names with this ending and let them resolve to this machine. A final period is refused, too."""
+"""Nobody else can make a host with one of these names resolve to this machine. A final period is refused, too."""
 _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?/?", re.IGNORECASE)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _RESPONSES = ("http.response.start", "websocket.accept", "websocket.http.response.start")

@@ -328,14 +328,14 @@ TYPE = Operation(
 )
 IN_FLIGHT = Operation(
     *("show_in_flight", "GET", "/types/{type}/in-flight", "read"),
-    *("Group the sagas of a type in flight by blueprint and position", "InFlight"),
+    *("Group a type's sagas in flight by blueprint and position", "InFlight"),
     description="Show what a new release has to fit. `sagas check` reads it.",
 )
 CHANGE = Operation(
     *("change_type", "PUT", "/types/{type}", "operate", "Pause or resume a type, a step or one saga"),
     *("Type", "200", _CHANGE),
     body=PauseChange,
-    description="Set either `paused` or `active`. A pause lasts until it is resumed.",
+    description="Set either `paused` or `active`. A pause lasts until you resume.",
 )
 RECOVER = Operation(
     *("recover", "POST", "/types/{type}/recover", "operate", "Recover stalled sagas now", "Recovery"),

@@ -74,7 +74,7 @@ def find_by_of(where: str, request_type: Any, redaction: Redaction, paths: Mappi
         if not _NAME.fullmatch(name):
             raise DefinitionError(f"{field}: a name has 1 to 40 characters of a-z, 0-9 and _, and begins with a letter")
         if name in RESERVED:
-            raise DefinitionError(f"{field}: this name is a parameter of lists already")
+            raise DefinitionError(f"{field}: lists already have a parameter of this name")
         try:
             parts = parse_path(path)
         except ValueError as error:

@@ -74,7 +74,7 @@ class Target:
 
 
 def _suggestion(target: Target, message: str) -> str:
-    """Return a hint at similar or all saga types if an error is about an unknown type; else empty."""
+    """For an error about an unknown saga type, return a hint with similar types or all types; else empty."""
     unknown = re.match(r"this service has no (?:dead-letter queue for )?saga type '([^']*)'", message)
     if unknown is None:
         return ""

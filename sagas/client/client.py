@@ -271,8 +271,8 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         """Return summaries of the sagas that need an operator, the longest waiting first. Each has ``attention``.
 
         Args:
-            type: the saga type; ``None`` lists all types. A page that has a ``cursor`` is short only if two thousand
-                sagas of other types come in between.
+            type: the saga type; ``None`` lists all types. With a type, one call reads at most 2,000 sagas of any type,
+                so a page with a ``cursor`` can be short.
             limit: the maximum number of sagas to return, 1 to 100.
             cursor: the cursor of the previous page.
 

@@ -157,7 +157,7 @@ class Desk:
         ]
         for step in view["steps"]:
             if step.get("children"):
-                # Which values of a child to redact is not known here.
+                # The saga's rules do not say which values of a child to redact.
                 failures = [
                     {**failure, "error": failure["error"] and {**failure["error"], "message": HIDDEN}}
                     for failure in step["children"].get("failures", ())

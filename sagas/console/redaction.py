@@ -24,7 +24,7 @@ _PAYLOADS = ("request", "result", "value")
 _STRUCTURE = re.compile(
     r"name|type|saga_id|step|status|in_doubt|waiting_for|kind|state|at|until|\w+_at|\w+_until|deadline"
 )
-"""The keys of ids, types, names, states and times. Their values do not change: an id may contain four digits of a card
+"""The keys of ids, types, names, states and times. Their values stay visible: an id may contain four digits of a card
 number, and every time contains a year."""
 _NAME = re.compile(r"[^\s.\[\]$*]+")
 

@@ -114,8 +114,8 @@ def message_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: fl
 def _dead_arrived(state: SagaState, event: MessageArrived) -> Decision:
     """Retry the saga if this is its redriven dead letter.
 
-    Discard any other message. A redriven message has a new id and a new time of sending. A duplicate that the sender's
-    own retry has caused has another id, too, but entered the queue before the saga stopped.
+    Discard any other message. A redriven message has a new id and a new time of sending. A retry by the sender can
+    cause a duplicate. That has another id, too, but entered the queue before the saga stopped.
     """
     dead = state.dead
     if dead is None or (event.dispatch, event.hops) != (dead.dispatch, dead.hops):

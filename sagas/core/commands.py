@@ -53,7 +53,7 @@ class StallNoticed(Struct, frozen=True):
     """The supervisor looks at the saga, or the API does after a cancel or a signal.
 
     Args:
-        lease: the lease for whoever looks.
+        lease: the lease to take.
         stale_after: seconds without a response after which the message counts as lost. Default: the type's number.
         postponed_until: epoch seconds until which an open circuit breaker may postpone the message; 0 if there is none.
         backlog: what the step's queue shows about the message.
@@ -97,11 +97,11 @@ class CompensateArrived(Struct, frozen=True):
 
 
 class ChildrenSeen(Struct, frozen=True):
-    """All children of a saga have ended or are undone, or every attempt to journal that has failed. The supervisor or
-    the function that advances parents has seen this.
+    """The supervisor, or the function that advances parents, has seen one of two things: all children of a saga have
+    ended or are undone, or no attempt could journal their end.
 
     Args:
-        lease: the lease for whoever has seen it.
+        lease: the lease to take.
         fact: the fact to journal.
         round: the step's round at that time.
     """

@@ -9,8 +9,8 @@ A circuit breaker is a pure automaton (Nygard, "Release It!", 2007, chapter "Cir
     any        --an operator-->                     closed
 
 An open breaker becomes half-open by time alone, without a write. The admitted saga is the probe. A saga has one
-execution at a time, so the outcome of the probe is clear: the probe's function or a takeover reports it. Outcomes of
-executions that began before the breaker opened change nothing until it is closed.
+execution at a time, so the outcome of the probe is clear: the probe's function or a takeover reports it. Until the
+breaker is closed, no other outcome changes it.
 
 A refused saga returns at a random time, in a range that grows with the age of the outage. So waiting sagas read the
 breaker less and less often, however many they are. Once the breaker is closed, they do not return all at once, but over
@@ -42,7 +42,7 @@ class AttemptOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The failures in a row that open a breaker, and the seconds for which it opens."""
+    """The failures in a row that open a breaker, and the seconds for which it stays open."""
 
     threshold: int
     open_for: float

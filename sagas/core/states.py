@@ -153,7 +153,7 @@ class Lease(Struct, frozen=True):
 
 
 class DeadMessage(Struct, frozen=True):
-    """The message that moves to the dead letters. Its redrive has the same dispatch and hops, but another id."""
+    """The message that moves to the dead letters. After a redrive it has the same dispatch and hops, but a new id."""
 
     dispatch: int
     hops: int

@@ -126,8 +126,8 @@ class _Records:
 
 @traced("pubsub")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Handle an SQS event. Returns the records to keep in the queue, as ``batchItemFailures``. ``sagas local up`` sends
-    ``{"check": "create"}``: then report what ``create()`` raises."""
+    """Handle an SQS event. Returns the records to keep in the queue, as ``batchItemFailures``. In answer to
+    ``{"check": "create"}``, which ``sagas local up`` sends, it returns what ``create()`` raises."""
     if isinstance(cast("object", event), dict) and event.get("check") == "create":
         # The check runs here, where messages would meet the same errors of configuration and permissions.
         problems: list[str] = []

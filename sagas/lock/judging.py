@@ -134,7 +134,7 @@ class _Judging:
             was, is_now = ("a wait" if each in ("signal", "time") else KINDS[each] for each in (kind, now.waits_for))
             if was == is_now:
                 was, is_now = KINDS[kind], KINDS[now.waits_for]
-            todo = f"Give the new step {name!r} another name, and keep the old one"
+            todo = f"Give the new step {name!r} another name, and keep the old step"
             return f"it is {is_now} now, and was {was}", todo
         return "it is gone", f"Keep step {name!r} with retired=True, or give the renamed one name={name!r}"
 

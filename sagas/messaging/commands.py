@@ -42,7 +42,7 @@ _Key = Annotated[
         description="idempotency key, by default the message's id; one key and request start only one saga",
     ),
 ]
-_Event = Annotated[Any, Meta(description="an event, for example of EventBridge")]
+_Event = Annotated[Any, Meta(description="an event, for example from EventBridge")]
 _Selector = Annotated[
     Any,
     Meta(description="a path into the event, such as $.detail, or JSON that contains such paths"),

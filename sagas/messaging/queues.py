@@ -179,7 +179,7 @@ def _attributes_of(message: Message) -> dict[str, Any]:
 
 
 def _batches(messages: Sequence[Message]) -> Iterator[list[Message]]:
-    """Split messages into requests within the limits of ten messages and of bytes."""
+    """Split messages into requests, each within SQS's limits on messages and bytes."""
     batch, size = list[Message](), 0
     for message in messages:
         added = len(message.body.encode()) + _ATTRIBUTES

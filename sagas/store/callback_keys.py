@@ -20,7 +20,7 @@ _FRESH = 300.0
 _LEAST_AGE = 10.0
 """Minimum seconds between reads of an unknown key. Otherwise each forged token would cost a request."""
 _LEAST_BYTES = 32
-"""Minimum bytes of a key, which is also the length of a signature."""
+"""Minimum bytes of a key: as many as a signature has."""
 
 
 @dataclass(frozen=True, slots=True)

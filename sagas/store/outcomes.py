@@ -14,8 +14,8 @@ class Refused(SagaError):
 
     Args:
         message: one line of text.
-        items: for each write whose condition failed, the existing item by the write's number, which is 0 outside a
-            transaction. ``None`` if there is no item, or the write did not request it.
+        items: the existing item for each failed condition, by the number of its write in the transaction, or 0 without
+            a transaction. ``None`` if there is no item, or the write did not request it.
     """
 
     def __init__(self, message: str, items: Mapping[int, dict[str, Any] | None]) -> None:

@@ -138,7 +138,7 @@ def run(
         saga_id: the saga's id.
         signals: the value to send to each wait, by the wait's name. For a child, prefix the name as in ``fail``. A wait
             without a signal times out. Time is skipped, so a wait of a year takes no time.
-        at: how long after the beginning of its wait a signal is sent; by default at once.
+        at: the time from the beginning of a wait to its signal. Default: none.
 
     Raises:
         InvalidRequest: the request does not fit its type.

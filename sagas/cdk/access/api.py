@@ -68,7 +68,7 @@ _RESPONSES: Mapping[str, tuple[str, str, str]] = {
 
 _PUSH_LOGS = "arn:<AWS::Partition>:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs"
 _FINDINGS = {
-    "AwsSolutions-APIG2": "The function checks every request against the saga's request type and names the paths.",
+    "AwsSolutions-APIG2": "The function checks every request against the saga's request type and reports each mistake.",
     "AwsSolutions-APIG3": "A web ACL is the account's choice; calls are authorized, or carry a signed token.",
     "AwsSolutions-APIG4": "Every method is authorized, by IAM unless the user of the construct passes an authorizer.",
     "AwsSolutions-COG4": "Callers are IAM principals, or the authorizer passed in authorizes them.",
@@ -172,7 +172,7 @@ class SagaApi(Construct, Part):
         function: the function that handles every method.
         options: the service's options.
         mount: the place in an existing API. Default: the service gets its own API.
-        callbacks: whether a wait is public.
+        callbacks: whether any wait of the service is public.
     """
 
     def __init__(

@@ -58,7 +58,7 @@ def follow(
     filters: Sequence[Mapping[str, Any]],
     max_age: Duration | None = None,
 ) -> sqs.Queue:
-    """Have Lambda call a function with a table's changes, in order per item. Returns the queue for changes given up."""
+    """Have Lambda call a function with a table's changes, in order per item. Returns the queue for failed changes."""
     queue = encrypted_queue(function, lost, encryption_key)
     acknowledge(Validations.of(queue), dict.fromkeys(_FINDINGS, "The queue is a dead-letter queue itself."))
     allow_streaming(function.role, table, stream, queue)
@@ -78,7 +78,7 @@ def follow(
 
 @jsii.implements(lambda_.IEventSourceDlq)
 class _GivenUp:
-    """The queue for changes that Lambda gave up. The CDK's own class would let the role do too much with the KMS
+    """The queue for changes that Lambda gave up on. The CDK's own class would let the role do too much with the KMS
     key."""
 
     def __init__(self, queue: sqs.Queue) -> None:

@@ -32,7 +32,7 @@ class SagaQueues(Part):
 
     Args:
         service: the construct of the service.
-        layout: the places of the saga's resources.
+        layout: the stacks of the saga's resources.
         encryption_key: encrypts the messages. Default: SQS's own key.
     """
 

@@ -70,7 +70,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The places of a saga's resources.
+    """The stacks of a saga's resources.
 
     Args:
         saga: the saga.
@@ -98,8 +98,8 @@ class Layout:
 
 
 def layouts_of(scope: Construct, catalogue: Catalogue, parts: tuple[int, int]) -> list[Layout]:
-    """Create the places of all sagas with code. The option ``nested_stacks`` decides, or else the room in the stack.
-    For ``parts``, see :func:`~sagas.cdk.layout.nested_stacks.counted`."""
+    """Create the layouts of all sagas with code. Without the option ``nested_stacks``, sagas move to nested stacks only
+    if the stack has no room. For ``parts``, see :func:`~sagas.cdk.layout.nested_stacks.counted`."""
     service, nested = catalogue.service_options.service, catalogue.service_options.nested_stacks
     together, alone = counted(catalogue, parts)
     if nested is None and alone > MOST_RESOURCES:

@@ -1,4 +1,4 @@
-"""Commands and events into a service, and events out of it. Unused parts are not deployed."""
+"""Sends commands and events into a service, and its events out. Unused parts are not deployed."""
 
 from __future__ import annotations
 

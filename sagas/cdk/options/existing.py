@@ -37,7 +37,7 @@ class TableForm:
 
 
 def check_table(where: str, table: AnyTable, form: TableForm, *, expires: bool) -> None:
-    """Refuse a table whose keys or indexes differ from a form. Accept imported tables, which cannot be checked."""
+    """Refuse a table whose keys or indexes differ from ``form``. Accept imported tables, which cannot be checked."""
     resource: Any = table.node.default_child
     if not isinstance(resource, dynamodb.CfnTable | dynamodb.CfnGlobalTable):
         return

@@ -116,7 +116,7 @@ class SagaServiceProps(TypedDict, total=False):
         alarm_topic: notified when an alarm fires: an e-mail address, for which the service creates a topic, or a topic
             whose policy lets CloudWatch publish. Alarms cannot publish to a topic that is encrypted with ``aws/sns``.
         runbook_url: the address where you publish the runbook. Each alarm links to its section. Default: its path here.
-        dashboard: whether to create a CloudWatch dashboard. It costs 3 USD per month, beyond the account's first three.
+        dashboard: whether to create a CloudWatch dashboard. Three are free per account; each other costs 3 USD a month.
         removal_policy: what happens to tables, bucket and logs when they leave the stack. Default: they are kept,
             except after a failed first deployment.
         deletion_protection: whether the tables refuse to be deleted. Default: only if ``removal_policy`` is ``RETAIN``.

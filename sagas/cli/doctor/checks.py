@@ -107,7 +107,7 @@ def credentials(facts: tuple[str, str]) -> Findings:
 
 
 def clock(ahead: float) -> Findings:
-    """Whether this machine's clock is right, because AWS refuses signatures with a wrong time."""
+    """Whether this machine's clock is right. AWS refuses signatures with a wrong time."""
     notable, refused = _SKEW
     state: State = "ok" if abs(ahead) < notable else "warn" if abs(ahead) < refused else "fail"
     text = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} AWS"
@@ -155,9 +155,7 @@ def region(facts: tuple[str, Sequence[Mapping[str, Any]]]) -> Findings:
     lacking: dict[str, str] = {}
     for properties in resources:
         if "RecursiveLoop" in properties and name.startswith(WITHOUT_RECURSION_CONFIG):
-            lacking["the setting for recursive loops of Lambda"] = (
-                f'give the stack its region: Environment(region="{name}")'
-            )
+            lacking["Lambda's setting for recursive loops"] = f'give the stack its region: Environment(region="{name}")'
         if name.startswith("cn-") and "EDGE" in properties.get("EndpointConfiguration", {}).get("Types", ()):
             lacking['API endpoints of type "edge"'] = 'set endpoint="regional"'
     for what, todo in lacking.items():

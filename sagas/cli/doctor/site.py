@@ -31,7 +31,7 @@ from sagas.local.files import Files
 _DISTRIBUTION = "lambda-sagas"
 _THREADS = 8
 _PROBE = json.dumps({"check": "create", "Records": []})
-"""On this event, a step's function creates its sagas' instances, and any other function of a queue finds no message."""
+"""A step's function answers this event by creating its sagas' instances. Other functions see a batch of no messages."""
 
 Settings = dict[str, str]
 """Settings of a resource, by their names in CloudFormation."""

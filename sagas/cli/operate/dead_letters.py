@@ -154,7 +154,7 @@ def redrive(
 
 
 def _report(count: int) -> None:
-    """Report the progress in a long queue on standard error. Standard output gets only the result."""
+    """Report progress through a long queue on standard error. Standard output gets only the result."""
     if count % _REPORT_EVERY < _PAGE <= count:
         typer.echo(f"{count:,} messages read", err=True)
 

@@ -93,9 +93,9 @@ class DeadLetterCalls:
     ) -> Redrive:
         """Move dead-lettered messages back to their queues, so their sagas continue at the failed step.
 
-        SQS moves all messages of a type, and may still do so after this call. With ``saga_id`` or ``reason``, or if the
-        endpoint cannot do that, the client moves them one by one: it reads the whole queue page by page, and hides
-        messages from other readers in that time. Only then do the audit trails have the caller's ARN.
+        SQS moves all messages of a type, and may not be done when this call returns. With ``saga_id`` or ``reason``, or
+        if the endpoint has no such task, the client moves messages one by one. It reads the whole queue page by page,
+        and hides messages from other readers in that time. Only then do the audit trails have the caller's ARN.
 
         Args:
             type: the saga type.

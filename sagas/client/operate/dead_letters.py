@@ -41,7 +41,7 @@ class DeadLetter:
         receives: how often the message was received, by its step and by operators.
         sent_at: the time at which the message was sent, ISO 8601 in UTC.
         number: its number in its saga, and how often it was copied to wait longer; ``None`` for a foreign message.
-        body: the body, with ``***`` in place of payloads. The saga shows payloads that are not redacted.
+        body: the body, with ``***`` in place of payloads. The saga's view has the payloads.
         attributes: the message attributes as text, by name.
         source: the ARN of the queue that the message came from; empty if SQS does not return it.
         reason: why no function can read the message; empty if it can be read, and its step failed.

@@ -12,9 +12,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sagas.aws import translated
 
 _HOLD = 120
-"""The shortest time in seconds for which a message that was read is hidden from other readers."""
+"""Minimum seconds for which a message, once read, is hidden from other readers."""
 _LONGEST_HOLD = 11 * 3600
-"""The longest time in seconds for which a message is hidden: SQS allows 12 hours."""
+"""Maximum seconds for which a message is hidden: SQS allows 12 hours."""
 _WAIT = 1
 """Seconds that a receive waits. If it waits at least one second, SQS asks all its servers."""
 _BATCH = 10

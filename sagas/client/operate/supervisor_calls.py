@@ -1,4 +1,4 @@
-"""Calls of the supervisor: of its function with the caller's credentials or, for one type, through the API."""
+"""Calls to the supervisor: to its function with the caller's credentials or, for one type, through the API."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ def _errors(saga: SagaView) -> Iterator[str]:
         if error is None or step["status"] == "COMPENSATED" or (cause is not None and _error(error) == _error(cause)):
             continue
         # While the first attempt of an undo runs, the error is still the step's own.
-        # Between a retry and its attempt the step is COMPLETED again.
+        # After a retry, the step is COMPLETED until the next attempt of the undo.
         undo = step["status"] in (*_UNDOING, "COMPLETED") and _failed_attempt(step, undo=True) > 0
         yield f"{'The undo of ' if undo else ''}{_failure(saga, step, error, undo=undo)}"
 

@@ -88,8 +88,8 @@ class Course:
         return claimed
 
     def lease_end(self, began: float, timeout: float) -> float:
-        """Return when a lease taken at ``began`` must end. In a chain a lease covers one step, and a step that takes
-        longer loses it. Times are epoch seconds."""
+        """Return when a lease taken at ``began`` must end. In a chain, a lease covers only one step. A step that runs
+        beyond its timeout loses it. Times are epoch seconds."""
         return round(began + timeout + RECORDING + COMMIT_RESERVE, 3) if self.chained else math.inf
 
     def wrongly_hidden(self, lease_end: float, deadline: float) -> bool:

@@ -137,8 +137,8 @@ def _failure(error: Exception, began: bool, redact: Callable[[str], str]) -> ev.
 
 
 def _stack_trace(error: Exception, redact: Callable[[str], str], longest: int = _LONGEST_TRACE) -> str:
-    """Return the trace from the saga's own code on. The frames before it, of the library and asyncio, are always the
-    same. A long message is cut rather than the frames, after its secrets were redacted."""
+    """Return the traceback, starting at the saga's own code. The frames before it, of the library and asyncio, are
+    always the same. In a long traceback, the message is cut rather than the frames, after secrets were redacted."""
     own = error.__traceback__
     while own is not None and str(own.tb_frame.f_globals.get("__name__")).startswith(_NOT_ITS_OWN):
         own = own.tb_next

@@ -208,7 +208,7 @@ def _too_late(context: StepContext, timeout: float, end: str) -> str:
 
 
 def _not_run(value: Any) -> str:
-    """Return the type of the first part of a value, such as a future, that has not run or has failed; else empty."""
+    """Return the type of a part of ``value`` that was not run, such as a generator or an open future; empty if none."""
     seen, remaining, futures = set[int](), [value], (Future, *_of_asyncio("Future"))
     while remaining:
         part = remaining.pop()

@@ -1,10 +1,10 @@
 """Advances a saga whose step has children: starts them, joins them, and has them undone.
 
-No lease is held while they run. A conditional update of the parent hands out positions to start. A child's id follows
-from its position, so a second start has no effect. The first slot of a child's journal decides whether the child ever
-starts. Before the parent undoes the step, it puts ``NeverStarted`` into each vacant slot. If a slot is taken, the
-parent completes that child's start and then cancels it. Each call here is a *look*: it does what is due now. Looks may
-be repeated, interrupted and concurrent.
+No lease is held while children run. A conditional update of the parent hands out positions to start. The position
+determines the child's id, so a second start has no effect. The first slot of a child's journal decides whether the
+child ever starts. Before the parent undoes the step, it puts ``NeverStarted`` into each vacant slot. If a slot is
+taken, the parent completes that child's start and then cancels it. Each call here is a *look*: it does what is due now.
+Looks may be repeated, interrupted and concurrent.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Children:
             try:
                 self.start(blocks[0])
             except Unavailable:
-                # The next look skips these children, because their positions are handed out. Their message is retried.
+                # The next look skips these positions, as they are already handed out. So a message starts the children.
                 self.work.send_work(NOW, [blocks[0].work()])
         else:
             self.work.send_work(NOW, [block.work() for block in blocks])

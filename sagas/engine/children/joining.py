@@ -17,8 +17,8 @@ from sagas.store.control.control import ControlItems
 BLOCK = 25
 """Maximum number of children that one message starts."""
 _AT_ONCE = 16
-"""This many failures above ``tolerate`` still wake the parent. At least one failure must, and several children may fail
-at once. Later ends, such as those of cancelled siblings, do not wake the parent."""
+"""Up to this many failures beyond ``tolerate`` wake the parent. At least one has to, and several children may fail at
+once. Later ends, such as those of cancelled siblings, do not wake the parent."""
 
 
 @dataclass(frozen=True, slots=True)

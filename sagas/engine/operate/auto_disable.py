@@ -22,7 +22,7 @@ from sagas.store.types.streaks import FOREVER, FailedSaga, Streak, Streaks
 
 _PAGE = 100
 _PAGES = 10
-"""Maximum pages in which a success is looked up. They cover the last 1,000 sagas that were started."""
+"""Maximum pages to search for a success. They cover the last 1,000 sagas that were started."""
 
 
 @dataclass(frozen=True, slots=True)

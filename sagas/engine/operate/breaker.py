@@ -1,4 +1,4 @@
-"""Circuit breakers: admits steps, and counts the outcomes of attempts.
+"""Circuit breakers: they admit steps, and count the outcomes of attempts.
 
 An execution environment reads a breaker at most once a second. It writes a breaker after a failed attempt, after a
 success that follows a failure, and around a probe. An outcome takes at most two requests, not counting retries. A
@@ -183,20 +183,19 @@ class Breakers:
         return before
 
     def silent_until(self, state: SagaState) -> float:
-        """Return the time until which the breaker of a saga's step may be why nothing happens; see
+        """Return until when the breaker of the saga's step can explain a silence. See
         :class:`sagas.engine.gates.Gate`."""
         if state.current is None or state.undoing:
             return 0.0
         return self.postponed_until(state.saga, state.current.name, state.updated_at)
 
     def postponed_until(self, saga: str, step: str, since: float) -> float:
-        """Return the time (epoch seconds) until which a breaker may be why no worker has claimed a message; 0 if it is
-        not.
+        """Return until when (epoch seconds) a breaker can explain why no worker claims a message; 0 if it cannot.
 
         Each copy of a postponed message waits at least as many seconds as there were copies before it, even after the
         breaker has closed (see ``sagas.messaging.postponing``). The number of copies is unknown, but n copies take n**2
-        / 2 seconds. Messages that are sent after the breaker has closed are not postponed. ``since``: epoch seconds
-        before which the message was not sent.
+        / 2 seconds. Messages that are sent after the breaker has closed are not postponed. ``since``: the earliest time
+        (epoch seconds) at which the message can have been sent.
         """
         limits = self._waiting_limits(saga, step)
         if limits is None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sagas.engine.start.blueprints import Blueprints
 
 PARENT = "parent"
-"""The actor of a child's entries that its parent has caused."""
+"""The actor of entries that a parent causes in the audit trail of its child."""
 
 
 @dataclass(frozen=True, slots=True)

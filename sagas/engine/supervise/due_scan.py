@@ -31,7 +31,7 @@ _WAITS_ROUND = 300.0
 ROUND = 900.0
 """Seconds after which sagas that are still due are sent again."""
 _AT_THE_END = 60.0
-"""Seconds before the end of a round at which the next one begins. A message sent later would arrive too late."""
+"""The next round begins this many seconds before a round ends. A message sent later would arrive too late."""
 _SETTLING = 30.0
 """Seconds after which a queue's count includes all messages that were sent."""
 _PAGE = 1_000

@@ -5,13 +5,13 @@
 2.  *bury*: the tombstone replaces the first entry, and represents the saga from then on. It lists the S3 objects that
     the results named. The sweep of the saga type will handle those objects.
 3.  *clear*: payloads in S3 and all other entries are deleted.
-4.  *end*: the control item is deleted: at least a minute after the saga's start, for a parent after its end, and after
-    a lost execution 15 minutes after its lease. Workers that began before the purge have ended by then. They may have
-    written into empty slots, so everything is cleared once more.
+4.  *end*: the control item is deleted, at least a minute after the saga started. A parent must have ended, and a lost
+    execution's lease must have expired 15 minutes ago. Workers that began before the purge have ended by then. They may
+    have written into empty slots, so everything is cleared once more.
 
 Each step can be repeated, and two purges may run concurrently. The index contains the saga until the control item is
-deleted, so the supervisor continues an interrupted purge. Nothing creates the control item again: a start that finds a
-first entry creates no item if the entry is a tombstone, and the start that wrote the entry has ended.
+deleted, so the supervisor continues an interrupted purge. Nothing creates the control item again: the start that wrote
+the first entry has ended, and a start that finds a tombstone creates no item.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _NOT_OPEN = 1.0
 """A value for ``stale_after``. It has no effect, because the saga has ended."""
 _TRIES = 5
 _MOST_OBJECTS = 100
-"""A tombstone names at most this many objects, and has the number of the others."""
+"""A tombstone names at most this many objects, and counts the others."""
 _MOST_BYTES = 50_000
 """Maximum bytes of the buckets and keys of these objects together."""
 

@@ -281,8 +281,8 @@ class RecoveryRun:
 
     def _sent_ahead(self, state: SagaState, position: IndexPosition) -> bool:
         """Send the message of a wait that ends soon, delayed by the remaining time. Return whether there is nothing
-        else to do. Before that, the saga is made due again later, so only one run sends, and nothing is lost if the run
-        dies."""
+        else to do. Before sending, the run makes the saga due again later. So only one run sends, and nothing is lost
+        if it dies."""
         now = self.advancer.services.clock.now()
         remaining = state.not_before - now
         step = state.current

@@ -47,7 +47,7 @@ _ETAG: Json = {"required": True, "schema": {"type": "string"}}
 _LOCATION: Json = {"required": True, "schema": {"type": "string", "format": "uri-reference"}}
 _SIGNED = "A signature by AWS Signature Version 4, for the service execute-api."
 _OF_ALL = {"name": "service", "description": "All saga types."}
-"""The tag of what is not about one saga type."""
+"""The tag of operations that are not about one saga type."""
 
 
 def _content(schema: Json) -> Json:
@@ -55,7 +55,7 @@ def _content(schema: Json) -> Json:
 
 
 def _error(status: str) -> Json:
-    """The answer with an error status. Its examples have the codes that it can have."""
+    """The answer with an error status, with an example for each of its error codes."""
     description, codes = _ERRORS[status]
     details = [{"path": "$.amount", "message": "required field is missing"}] if status == "422" else None
     examples = {

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sagas.handlers.observability.otel import OtelTracer
 
 _LONGEST_FLUSH = 2.0
-"""Maximum seconds for which the end of an invocation waits for the exporter. The next invocation exports the rest."""
+"""An invocation ends after waiting at most this many seconds for the exporter. The next one exports the rest."""
 _RESERVE = 0.5
 """Seconds of the function's time that are reserved for the end of the invocation."""
 
@@ -41,7 +41,7 @@ def tracer() -> OtelTracer | None:
 
 
 def traced(trigger: str, name: str = "") -> Callable[[Handler], Handler]:
-    """Return a decorator that exports a handler's spans at the end of each invocation, within a limit of time."""
+    """Return a decorator that exports a handler's spans at the end of each invocation, within a time limit."""
 
     def decorated(handler: Handler) -> Handler:
         @wraps(handler)

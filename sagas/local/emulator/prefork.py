@@ -247,8 +247,8 @@ def _reap(*_: object) -> None:
 
 
 def _fork(link: socket.socket, descriptors: list[int]) -> bool:
-    """Fork, and send a handle of the new process. Return true in the new process, with the descriptors as 0, 1 and
-    2."""
+    """Fork, and send a handle to the new process over ``link``. Return true in the new process, which has the
+    descriptors as 0, 1 and 2."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     pid = os.fork()
     if pid:

@@ -128,8 +128,8 @@ class ControlMarks:
         return self._marked(state.saga_id, condition, change, values | seen(state))
 
     def mark_settling(self, state: SagaState) -> bool:
-        """Record the time since which a saga waits for a release, unless it is already recorded or the saga has
-        changed."""
+        """Record when a saga began to wait for a release of code that fits it, unless that is already recorded or the
+        saga has changed."""
         unchanged = f"{READABLE} AND #token = :seen_token AND #seq = :seen_seq"
         values = seen(state) | attributes_of({":settling_since": int(state.settling_since)})
         condition = f"{unchanged} AND attribute_not_exists(#settling_since)"

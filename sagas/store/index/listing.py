@@ -34,7 +34,7 @@ T = TypeVar("T")
 AT_ONCE = 16
 """Number of concurrent requests: as many as the client has connections."""
 _FULL_SHARE = 4
-"""The first request to a shard asks for this many times an even share of a page. A hash spreads the sagas evenly, so a
+"""The first request to a shard asks for this multiple of its share of a page. A hash spreads the sagas evenly, so a
 shard very rarely contributes more. If it does, it is queried again."""
 _LAST = "9999"
 """Sorts after every stored time."""

@@ -65,7 +65,7 @@ def linked(head: bytes, fields: Sequence[str | int | None], seal: str) -> bytes:
 
 def canonical(value: Any) -> str:
     """Return the canonical JSON text of a value: no spaces, members sorted by name, numbers in the shortest decimal
-    form. DynamoDB stores decimals, and may return a number in another form than it was written."""
+    form. DynamoDB stores decimals, and may return a number in another form than the one written."""
     match value:
         case None | bool():
             return json.dumps(value)

@@ -32,7 +32,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class ObjectPage:
-    """Up to 1,000 objects, ordered by key. ``last`` says whether no more objects follow."""
+    """Up to 1,000 objects, ordered by key. ``last``: whether this is the last page."""
 
     objects: tuple[Listed, ...]
     last: bool

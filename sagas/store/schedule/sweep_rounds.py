@@ -213,7 +213,7 @@ class SweepRounds:
     def _counted(
         self, part: RoundPart, steps: Mapping[str, int], conditions: Iterable[str], values: Mapping[str, int]
     ) -> dict[str, Any]:
-        """Return the update of a round's counts of parts."""
+        """Return an update that adds ``steps`` to a round's counts."""
         sums = [f"#{name} = #{name} + :add_{name}" for name in steps]
         added = {f"add_{name}": step for name, step in steps.items()}
         used = {**values, **added, "round": part.round}

@@ -187,7 +187,7 @@ def test_a_step_that_waits_under_its_old_name_stops_those_that_come_to_it() -> N
     assert str(change) == (
         'trip, step "pay": it is a wait now, and was a step. Sagas in flight would be dead-lettered (TypeChanged).'
     )
-    assert change.todo == "Give the new step 'pay' another name, and keep the old one"
+    assert change.todo == "Give the new step 'pay' another name, and keep the old step"
     assert broken(Asking, Old) == [("trip", 'step "pay"', "it is a step now, and was a wait")]
     assert broken(Resting, Nothing) == [("trip", 'step "pay"', "it is a step now, and was a wait")]
     assert broken(Asking, Resting) == [
