@@ -293,14 +293,14 @@ PAGES: dict[str, Callable[[], str]] = {
     "contributing/benchmarks.md": costs.benchmarks_page,
     "concepts/states.md": states_page,
     "reference/audit-actions.md": actions_page,
-    "reference/_commands.md": commands_page,
+    "reference/commands.txt": commands_page,
     "reference/errors.md": errors_page,
     "reference/http-api.md": http_page,
     "reference/keywords-and-policies.md": keywords_page,
     "reference/metrics.md": metrics_page,
     **{name: made for name, made in comparison.PAGES.items() if name != "compare/index.md"},
 }
-"""Each page that only the site has, and what writes it. ``.gitignore`` names them."""
+"""Each page, or part of one, that only the site has, and what writes it. ``.gitignore`` names them."""
 
 IN_GIT: dict[str, Callable[[], str]] = {
     "compare/index.md": comparison.index,

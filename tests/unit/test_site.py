@@ -186,8 +186,8 @@ def test_every_action_that_an_audit_trail_shows_is_on_the_page() -> None:
 
 def test_the_page_of_the_command_line_includes_every_command() -> None:
     page = PAGES[DOCS / "reference" / "cli.md"]
-    assert "```{include} _commands.md\n```" in page
-    named = set(re.findall(r"^### sagas (\w+)", PAGES[DOCS / "reference" / "_commands.md"], re.MULTILINE))
+    assert "```{include} commands.txt\n```" in page
+    named = set(re.findall(r"^### sagas (\w+)", PAGES[DOCS / "reference" / "commands.txt"], re.MULTILINE))
     summaries = json.loads(GENERATED.command_summaries())
     assert {name for name, one in summaries.items() if not one["hidden"]} == named
 
