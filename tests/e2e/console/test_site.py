@@ -78,7 +78,7 @@ def test_no_page_takes_anything_from_elsewhere(site: Path) -> None:
 
 
 def test_every_page_is_there_as_markdown_and_listed_for_machines(site: Path) -> None:
-    names = [page.relative_to(DOCS).as_posix() for page in DOCS.rglob("[!_]*.md")]
+    names = [page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")]
     listed = set(re.findall(r"\]\(([^)]+)\)", (site / "llms.txt").read_text()))
     assert listed == set(names)
     assert [name for name in names if not (site / name).is_file()] == []
