@@ -316,6 +316,7 @@ def write(files: dict[str, Callable[[], str]]) -> None:
     for name, made in files.items():
         path, text = DOCS / name, made()
         if not path.exists() or path.read_text() != text:
+            path.parent.mkdir(exist_ok=True)  # git keeps no folder whose pages are all written here
             path.write_text(text)
 
 

@@ -42,12 +42,12 @@ def test_git_has_no_page_that_the_site_writes() -> None:
 
 def test_only_what_differs_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GENERATED, "DOCS", tmp_path)
-    page = tmp_path / "a.md"
-    page.write_text("old")
-    GENERATED.write({"a.md": lambda: "new"})
-    assert page.read_text() == "new"
+    page = tmp_path / "folder" / "a.md"
+    for text in ("old", "new"):
+        GENERATED.write({"folder/a.md": lambda text=text: text})
+        assert page.read_text() == text
     page.chmod(0o444)
-    GENERATED.write({"a.md": lambda: "new"})
+    GENERATED.write({"folder/a.md": lambda: "new"})
     assert page.stat().st_mode & 0o222 == 0
 
 
