@@ -17,7 +17,7 @@ version = ".".join(release.split(".")[:2])
 language = "en"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "llms", "terms"]
-exclude_patterns = ["examples", "_static", "_ext", "_templates", "reference/_commands.md"]
+exclude_patterns = ["examples", "_static", "_ext", "_templates"]
 nitpicky = True
 # No inventory of another project is fetched. Names of ours must resolve.
 nitpick_ignore_regex = [("py:.*", r"(?!sagas\.(cdk\.|testing\.)?[A-Z]).*")]

@@ -226,7 +226,7 @@ def alarms_page(template: Template) -> str:
         f"# Alarms\n\n{NOTE}",
         "Each alarm names its section of [the runbook](../operations/runbook.md) in its description, and notifies `alarm_topic`.",
         "SAGA stands for a saga type, STEP for a step (or the steps that share a function).\n",
-        "| alarm | fires when | metric | more than | in | what to do |",
+        "| alarm | fires when | metric | more than | for | runbook |",
         "|---|---|---|---|---|---|",
     ]
     rows: dict[str, None] = {}
@@ -244,10 +244,11 @@ def alarms_page(template: Template) -> str:
         above = "as its policies explain" if plain.endswith("STEP Age") else f"{alarm['Threshold']:,}"
         if alarm["ComparisonOperator"].startswith("LessThan"):
             above = "(none there)"
-        looked = f"{alarm.get('DatapointsToAlarm', alarm['EvaluationPeriods'])} of {alarm['EvaluationPeriods']}"
-        minutes = f"{alarm['Period'] // 60} min"
+        periods, needed = alarm["EvaluationPeriods"], alarm.get("DatapointsToAlarm", alarm["EvaluationPeriods"])
+        times = "" if periods == 1 else f"{needed} times " if needed == periods else f"{needed} of {periods} times "
+        minutes = f"{times}{alarm['Period'] // 60} min"
         link = f"[{anchor}](../operations/runbook.md#{anchor})"
-        rows[f"| {plain} | {what} | {metric} | {above} | {looked} times {minutes} | {link} |"] = None
+        rows[f"| {plain} | {what} | {metric} | {above} | {minutes} | {link} |"] = None
     return "\n".join([*lines, *rows]) + "\n"
 
 

@@ -291,25 +291,24 @@ def metrics_page() -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "contributing/benchmarks.md": costs.benchmarks_page,
+    "concepts/cost-model.md": costs.page,
     "concepts/states.md": states_page,
     "reference/audit-actions.md": actions_page,
-    "reference/_commands.md": commands_page,
+    "reference/commands.txt": commands_page,
     "reference/errors.md": errors_page,
     "reference/http-api.md": http_page,
     "reference/keywords-and-policies.md": keywords_page,
     "reference/metrics.md": metrics_page,
-    **{name: made for name, made in comparison.PAGES.items() if name != "compare/index.md"},
+    **comparison.PAGES,
 }
-"""Each page that only the site has, and what writes it. ``.gitignore`` names them."""
+"""Each page, or part of one, that only the site has, and what writes it. ``.gitignore`` names them."""
 
 IN_GIT: dict[str, Callable[[], str]] = {
-    "compare/index.md": comparison.index,
-    "concepts/cost-model.md": costs.page,
     "images/architecture.svg": architecture.svg,
     "images/states.svg": states_drawing,
     "../sagas/cli/commands.json": command_summaries,
 }
-"""Each file that git has: what the README links or shows, and what ``sagas --help`` reads."""
+"""Each file that git has: drawings, which the README shows, and what ``sagas --help`` reads."""
 
 
 def write(files: dict[str, Callable[[], str]]) -> None:
@@ -317,6 +316,7 @@ def write(files: dict[str, Callable[[], str]]) -> None:
     for name, made in files.items():
         path, text = DOCS / name, made()
         if not path.exists() or path.read_text() != text:
+            path.parent.mkdir(exist_ok=True)  # git keeps no folder whose pages are all written here
             path.write_text(text)
 
 

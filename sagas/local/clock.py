@@ -63,10 +63,10 @@ class StackClock:
     def advance(self, seconds: float) -> dict[str, Any]:
         """Move time forward in hops. Each hop ends when the next work is due, so everything happens in order. Returns
         the totals of the supervisor's runs: see :class:`sagas.engine.read.reports.RecoveryView`."""
-        totals: dict[str, Any] = {"recovered": 0, "untouched": 0, "failed": 0, "remaining": 0, "saga_ids": []}
+        totals: dict[str, Any] = {}
         remaining = seconds
         try:
-            while remaining > 0:
+            while remaining > 0 or not totals:
                 self._settle()
                 hop = min(remaining, max(self._next_due() - self.now() + _PAST, seconds / _HOPS))
                 # Functions can read the file at any time, so replace it in one piece.
@@ -76,7 +76,8 @@ class StackClock:
                 time.sleep(2 * CLOCK_READ_EVERY)
                 remaining -= hop
                 report = self._supervise("recover")
-                totals = {name: totals[name] + report[name] for name in totals}
+                # Counts are added, and lists of ids are joined.
+                totals = {name: totals.get(name, type(value)()) + value for name, value in report.items()}
                 self._supervise("purge")
             self._settle()
         except (BotoCoreError, ClientError) as error:

@@ -42,12 +42,12 @@ def test_git_has_no_page_that_the_site_writes() -> None:
 
 def test_only_what_differs_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GENERATED, "DOCS", tmp_path)
-    page = tmp_path / "a.md"
-    page.write_text("old")
-    GENERATED.write({"a.md": lambda: "new"})
-    assert page.read_text() == "new"
+    page = tmp_path / "folder" / "a.md"
+    for text in ("old", "new"):
+        GENERATED.write({"folder/a.md": lambda text=text: text})
+        assert page.read_text() == text
     page.chmod(0o444)
-    GENERATED.write({"a.md": lambda: "new"})
+    GENERATED.write({"folder/a.md": lambda: "new"})
     assert page.stat().st_mode & 0o222 == 0
 
 
@@ -186,8 +186,8 @@ def test_every_action_that_an_audit_trail_shows_is_on_the_page() -> None:
 
 def test_the_page_of_the_command_line_includes_every_command() -> None:
     page = PAGES[DOCS / "reference" / "cli.md"]
-    assert "```{include} _commands.md\n```" in page
-    named = set(re.findall(r"^### sagas (\w+)", PAGES[DOCS / "reference" / "_commands.md"], re.MULTILINE))
+    assert "```{include} commands.txt\n```" in page
+    named = set(re.findall(r"^### sagas (\w+)", PAGES[DOCS / "reference" / "commands.txt"], re.MULTILINE))
     summaries = json.loads(GENERATED.command_summaries())
     assert {name for name, one in summaries.items() if not one["hidden"]} == named
 
