@@ -18,11 +18,11 @@ _ERRORS: dict[str, tuple[str, str]] = {
     "404": ("The saga type, saga, step or path does not exist.", "not_found"),
     "409": ("The saga's state does not allow the call. The message names the state.", "conflict"),
     "413": ("The body is larger than 256 KB.", "too_large"),
-    "422": ("The input is not valid. details lists paths and messages.", "invalid_request idempotency_key_reused"),
+    "422": ("Invalid input. The field details lists paths and messages.", "invalid_request idempotency_key_reused"),
     "429": ("Too many calls.", "throttled"),
     "500": ("An internal error. The service's log has it under the request's id.", "internal"),
     "502": ("The function behind the API failed.", "internal"),
-    "503": ("A store is out of reach, or starts are paused. Retry after Retry-After seconds.", "unavailable paused"),
+    "503": ("A store is out of reach, or starts are paused. Try again as Retry-After says.", "unavailable paused"),
     "504": ("There was no answer within 29 seconds. The call may have taken effect.", "timeout"),
 }
 _DONE = {"200": "Done.", "202": "Accepted. The saga continues in the background."}
