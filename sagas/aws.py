@@ -44,14 +44,14 @@ STEPS = _config(5, 30, 4)
 CALLER = _config(5, 15, 3)
 """For commands in a shell, where a person waits."""
 INVOCATION = _config(5, 310, 1, tcp_keepalive=True)
-"""For a call of Lambda, with a timeout slightly longer than that of the supervisor."""
+"""For a call to Lambda, with a timeout slightly longer than that of the supervisor."""
 EMULATOR = _config(2, 30, 2, s3={"addressing_style": "path"})
-"""For the calls of all services of an emulator."""
+"""For calls to all services of an emulator."""
 
 _SESSION_VARIABLES = (
     "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL",
 )  # fmt: skip
-"""Sessions and clients read these environment variables only once. If the variables change, new ones are created."""
+"""Sessions and clients read these environment variables only once. A change of the variables creates new clients."""
 
 _NOT_NOW = (
     "DependencyTimeoutException", "KMS.ThrottlingException", "KeyUnavailableException", "KmsThrottled",

@@ -90,7 +90,7 @@ class NotYet(SagaError):
 
 
 class WrongResult(PermanentError):
-    """A step returned a value of another type than it declares, or a value too large to store. Another attempt would do
+    """A step returned a value that does not have its declared type or is too large to store. Another attempt would do
     the same.
 
     The step's code has run and may have taken effect. With ``undo_when="started"``, the step is undone. Otherwise it is

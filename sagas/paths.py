@@ -9,7 +9,7 @@ Place = tuple[str, ...]
 """The parts of a path, from the outside in: names, ``[0]`` for an item of an array, ``[*]`` for each item."""
 EACH = "[*]"
 DEEP = "**"
-"""The part before a last name. The path then matches members with this name at any depth. Users cannot write it."""
+"""The part before the last name of a path that matches members at any depth. Users cannot write such paths."""
 _PART = re.compile(r"\.([^\s.\[\]$*]+)|(\[(?:\d{1,6}|\*)\])")
 _PATH = re.compile(rf"\$(?:{_PART.pattern})*")
 

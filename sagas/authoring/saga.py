@@ -156,7 +156,7 @@ class Saga(Generic[ReqT], metaclass=_Meta):
         upcast: functions that convert values which sagas in flight stored in an older shape, by ``"request"`` or a
             step's stored name. Each is called with the JSON (dict, list, str, int, float, bool or None) of a value that
             does not fit the deployed type, and returns a value of that type. It must be pure and accept all older
-            shapes. Stored values do not change, and the request of a new start must fit.
+            shapes. Stored values do not change. The request of a new saga must fit the deployed type.
     """
 
     if TYPE_CHECKING:

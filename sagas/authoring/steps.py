@@ -24,7 +24,7 @@ Undo_co = TypeVar("Undo_co", bound="Coroutine[Any, Any, None] | None", covariant
 Maker = TypeVar("Maker", bound=Callable[..., Any])
 
 MAKERS: list[Callable[..., Any]] = []
-"""The functions that declare a member when they are called. A class body that only names one of them is refused."""
+"""The functions that declare a member when they are called. A class that assigns one without a call is refused."""
 
 
 def maker(function: Maker) -> Maker:

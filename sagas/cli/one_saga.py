@@ -87,7 +87,7 @@ def _by_key(client: SagaClient, name: str | None, key: str) -> SagaRef:
 
 
 def full_page(ask: Callable[[int, str | None], Page], limit: int, cursor: str | None) -> Page:
-    """Return a page of ``limit`` sagas if there are so many. With a filter, the service's own pages may be short."""
+    """Return a page of ``limit`` sagas if there are that many. With a filter, the service's own pages may be short."""
     page = ask(limit, cursor)
     for _ in range(_MOST_PAGES):
         if len(page["sagas"]) >= limit or page["cursor"] is None:

@@ -315,7 +315,7 @@ class SagaState(Struct, frozen=True):
         deadline: when the saga is cancelled if it has not ended.
         overdue: the deadline has passed after the pivot. The saga continues, and needs an operator.
         parent: the saga that started this saga.
-        order: the parent's request, after the saga's end, to undo the saga.
+        order: the parent's request to undo the saga after its end.
         paused: whether a pause has stopped the saga. It has no message until it is resumed.
         settling_since: when the saga began to wait for a release, because the deployed code does not fit its next step.
         retrying_undos: whether a retry is running, of only the undos that had failed.

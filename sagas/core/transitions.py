@@ -305,7 +305,7 @@ def _not_called(state: SagaState, fact: ev.StepPostponed, step: StepState) -> Sa
 
 def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, now: float) -> Decision:
     """Wait for an operator. The current message may be dead-lettered. If the deployed code does not fit the step, or
-    the step stalled too often, it fails without an attempt. An attempt that was claimed is uncounted."""
+    the step stalled too often, it fails without an attempt. An attempt that was already claimed no longer counts."""
     step, waits_for = state.current, state.waiting_for
     if state.lease is None or step is None or fact.index != state.cursor:
         return Decision(state)

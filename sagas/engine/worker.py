@@ -42,8 +42,8 @@ class Worker:
     """Ids of messages that go to the dead-letter queue, each with the epoch seconds until which it is cached."""
 
     def handle(self, message: Message, invocation: Invocation) -> tuple[End, Message]:
-        """Handle a message, maybe in several rounds. Returns what to do with the message, and the message, updated to
-        the step that its saga has reached."""
+        """Handle a message, maybe in several rounds. Returns what to do with the message, and a version of the message
+        that names the step that the saga has reached."""
         services, received = self.advancer.services, message
         if self._failing.get(message.message_id, 0.0) > services.clock.now():
             return FailDelivery(), received

@@ -146,7 +146,7 @@ def _union_misfits(old: Schema, members: list[Schema], types: Types, path: str) 
 
 
 def _narrower(old: Schema, new: Schema, types: Types, path: str) -> Iterator[Misfit]:
-    """Yield the places where a schema of the same type allows less, in its parts or by its limits."""
+    """Yield the places where the new schema allows fewer values than the old schema, which has the same type."""
     kinds = _types_of(old) & _types_of(new)
     if "object" in kinds:
         yield from _fields(old, new, types, path)

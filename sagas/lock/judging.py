@@ -213,7 +213,7 @@ class _Judging:
         return takers
 
     def differences(self, deployed: Content) -> Iterator[Finding]:
-        """Yield differences that stop no saga in flight, but that an operator should know."""
+        """Yield differences that stop no saga in flight, but that an operator should know about."""
         new = self.new
         now = {step["name"]: step for step in new["steps"]}
         missing = {step["name"] for step in self.old["steps"]} - {step["name"] for step in deployed["steps"]}

@@ -44,7 +44,7 @@ class Postponing:
         self._logger = logger
 
     def postpone(self, message: Message, seconds: float, *, copies: bool = True) -> bool:
-        """Have ``message`` or a copy return in ``seconds``. A copy takes at least a second per earlier copy. Returns
+        """Have ``message`` or a copy return in ``seconds``. A copy waits at least one second per earlier copy. Returns
         whether a copy was sent: the original can then be deleted."""
         if not copies or (seconds <= SHORT_WAIT and message.receives + _SPARE_RECEIVES < self._most_receives):
             self._queues.delay(message, seconds)

@@ -137,7 +137,7 @@ class TestLayer:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(layer, "_pip", print)
         monkeypatch.setattr(layer, "_MOST_BYTES", 2**20)
-        with pytest.raises(PackagingError, match=r"the layer has \d+ MB, and Lambda allows 1 MB; remove packages"):
+        with pytest.raises(PackagingError, match=r"the layer is \d+ MB; Lambda allows 1 MB; remove packages"):
             build_layer("x86_64", "3.12")
 
     def test_comes_from_the_cache(self, content: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -349,7 +349,7 @@ class _Builder:
 
 
 def _no_code(instance: object) -> None:
-    """Stands for the function of a wait that has no code."""
+    """Stands in for the function of a wait that has no code."""
 
 
 def _check_holds(type_: Any, produced: Any, producer: str, where: str) -> None:

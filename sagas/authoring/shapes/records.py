@@ -140,5 +140,5 @@ def _may_be(shape: Shape, value: Any) -> bool:
 
 
 def _may_be_form(shape: Shape, data: Any) -> bool:
-    """Check quickly whether ``data`` can be a form of the shape."""
+    """Check quickly whether ``data`` can be the JSON form of a value of the shape."""
     return _may_be(shape, data) if isinstance(data, dict | list) else shape.accepts(data)

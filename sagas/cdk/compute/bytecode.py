@@ -26,8 +26,8 @@ def compiler_for(python: str) -> str | None:
 def add_bytecode(directory: Path, place: str, python: str) -> None:
     """Compile all modules below ``directory``, which functions see at ``place``.
 
-    The same sources give the same bytes: the paths in the bytecode are those of ``place``, and the order of sets, which
-    the compiler writes, does not depend on a random seed. A file that is not valid Python gets no bytecode.
+    The same sources give the same bytes. The paths in the bytecode are those of ``place``, and the compiler writes sets
+    in an order without a random seed. A file that is not valid Python gets no bytecode.
     """
     compiler = compiler_for(python)
     if compiler is None:

@@ -122,7 +122,7 @@ def build_layer(
         size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
         if size > _MOST_BYTES:
             raise PackagingError(
-                f"the layer has {size // 2**20} MB, and Lambda allows {_MOST_BYTES // 2**20} MB; remove packages from "
+                f"the layer is {size // 2**20} MB; Lambda allows {_MOST_BYTES // 2**20} MB; remove packages from "
                 "requirements.txt, or name the services of bundle_sdk"
             )
 

@@ -76,6 +76,6 @@ def built_once(name: str, build: Callable[[Path], None], cache: Path = CACHE) ->
 
 
 def names_under(root: Path, files: Iterable[Path], prefix: str) -> dict[str, Path]:
-    """Return the paths of files below ``root``, by name: ``prefix``, then the path relative to ``root`` as in
-    ``files``."""
+    """Return the full paths of ``files``, which are relative to ``root``, by a name: ``prefix`` and the relative
+    path."""
     return {f"{prefix}/{file.as_posix()}": root / file for file in files}

@@ -15,7 +15,7 @@ from sagas.errors import DefinitionError
 from sagas.lock.content import check_size
 
 _MOST_OF_A_SAGA = 100
-"""A saga has at most this many step functions. With long names, its templates then have almost 1 MB, the limit."""
+"""A saga has at most this many step functions. With long names, its templates then almost reach the limit of 1 MB."""
 _WHOLE_SAGA = ""
 
 

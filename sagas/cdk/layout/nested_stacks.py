@@ -1,7 +1,7 @@
-"""The places of a saga's resources: the service's own stack, or nested stacks if that has no room for all.
+"""Chooses the stacks of a saga's resources: the service's own stack, or nested stacks if it has too little room.
 
-Deployed queues stay in place, because they contain messages. Functions and alarms may move at any time, so only their
-place depends on the number of functions.
+Deployed queues stay in their stack, because they contain messages. Functions and alarms may move at any time, so only
+their stack depends on the number of functions.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ TOKEN = "Token"  # noqa: S105 - identifies a service, and is not a secret
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The place of the functions and alarms of some step groups of a saga.
+    """The stack of the functions and alarms of some step groups of a saga.
 
     Args:
         scope: the scope of their constructs.
         saga: their saga.
         groups: step groups of the saga; empty if the stack has room only for the saga's queues.
         token: identifies this service in a nested stack; ``None`` in the service's own stack.
-        saga_wide: whether this is also the place of the saga's alarms.
+        saga_wide: whether the alarms of the whole saga are also in this stack.
     """
 
     scope: Construct
@@ -76,7 +76,7 @@ class Layout:
         saga: the saga.
         token: the suffix of the service's queue names, for use in the service's own stack.
         queues: the scope of the saga's queues, and the id of their construct.
-        placements: the places of the saga's functions and alarms, at least one.
+        placements: the stacks of the saga's functions and alarms, at least one.
     """
 
     saga: SagaDefinition
@@ -136,7 +136,7 @@ def _layout_of(
     nested_queues: bool,
     gradual: bool,
 ) -> Layout:
-    """Create the places of a saga."""
+    """Create the layout of a saga."""
     in_service = (scope, f"{saga.name}-queues")
     if not nested:
         return Layout(saga, token, in_service, (Placement(scope, saga, tuple(groups), None),))

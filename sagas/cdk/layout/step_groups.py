@@ -18,7 +18,7 @@ _AFTER_FUNCTION = 2
 _SPARE_RECEIVES = 10
 """A message may be received this many times without an attempt, for example while Lambda throttles the function. More
 would be expensive: if 500 sagas per second kill their function, 20 receives each use all 10,000 invocations per second
-of an account. The supervisor resends messages that only throttling killed."""
+of an account. The supervisor resends messages that were dead-lettered only because of throttling."""
 
 
 SHARED = "steps"

@@ -88,7 +88,7 @@ class Site:
         """Find the caller, the account and the region. Raises SagaError if there is no region or no local stack, and
         boto3's errors if there are no credentials or no answer."""
         if self.target.stack is None:
-            self.target.client()  # refuses options that go with a stack, and a local stack that is not running
+            self.target.client()  # fails if options need a stack, or no local stack is running
             local = endpoints_from_file(Path.cwd())
             self.client: Callable[[str], Any] = Clients(str(local.endpoint_url), str(local.region)).client
         else:

@@ -226,7 +226,7 @@ def audit(
     verify: Annotated[
         bool, typer.Option("--verify", help="Check the entries' hashes; exit with 1 if one does not match")
     ] = False,
-    tree: Annotated[bool, typer.Option("--tree", help="Include its children, all in the order of time")] = False,
+    tree: Annotated[bool, typer.Option("--tree", help="Include its children, in order of time")] = False,
     wide: Wide = False,
 ) -> None:
     """Show the audit trail of a saga: each change and its actor, oldest first."""

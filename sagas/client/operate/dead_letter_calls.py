@@ -93,9 +93,10 @@ class DeadLetterCalls:
     ) -> Redrive:
         """Move dead-lettered messages back to their queues, so their sagas continue at the failed step.
 
-        SQS moves all messages of a type, and may not be done when this call returns. With ``saga_id`` or ``reason``, or
-        if the endpoint has no such task, the client moves messages one by one. It reads the whole queue page by page,
-        and hides messages from other readers in that time. Only then do the audit trails have the caller's ARN.
+        SQS moves all messages of a type, and may still be moving some when this call returns. With ``saga_id`` or
+        ``reason``, or if the endpoint has no such task, the client moves messages one by one. It reads the whole queue
+        page by page, and hides messages from other readers in that time. Only then do the audit trails have the
+        caller's ARN.
 
         Args:
             type: the saga type.
@@ -126,9 +127,9 @@ class DeadLetterCalls:
     ) -> Pruned:
         """Delete stale messages from the dead-letter queue of a type.
 
-        A message is stale if its saga has ended, has continued without it, for example after :meth:`retry`, or was
-        resolved by an operator. A step that received it again would do nothing, or something unwanted. Messages stay in
-        the queue if their saga waits for an operator, may need them, or does not exist.
+        A message is stale if its saga has ended, was resolved by an operator, or has continued without the message (for
+        example after :meth:`retry`). A step that received it again would do nothing, or something unwanted. Messages
+        stay in the queue if their saga waits for an operator, may need them, or does not exist.
 
         The whole queue is read page by page, and each stale message is deleted at once. The others are hidden in this
         time.

@@ -284,7 +284,7 @@ def _read(message: Mapping[str, Any]) -> DeadLetter:
     fields = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
     values: Mapping[str, Mapping[str, Any]] = message.get("MessageAttributes", {})
     attributes = {name: str(value.get("StringValue", "")) for name, value in values.items()}
-    # A rejected command has a reason, and an event that could not be delivered an error message.
+    # A rejected command has a reason. An event that could not be delivered has an error message.
     rejected = (attributes.get("reason") or attributes.get("ERROR_MESSAGE", "")) if reason else ""
     text = _rejected(fields) if rejected else _without_payloads(message["Body"], body)
     fields = {**fields, **attributes}

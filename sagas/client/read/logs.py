@@ -52,8 +52,8 @@ class LogCalls:
 
         Args:
             saga_id: the saga's id.
-            since: return lines from this time on, in epoch seconds. Default: the saga's creation. Ids of sagas started
-                with a key do not contain it; for them, the default is one day ago.
+            since: the earliest time of a line, in epoch seconds. Default: the saga's creation, which its id contains.
+                For a saga that was started with a key, the default is one day ago.
 
         Returns:
             The lines, oldest first.

@@ -47,7 +47,7 @@ class NextAction:
 
     Args:
         do: the action; ``NOTHING`` if you can only wait, or nothing is left to do.
-        title: the label of its button, or a word for what to do instead.
+        title: the label of the action's button; without a button, a short name of the action.
         problem: the headline of the problem; empty if there is no problem.
         means: the explanation of the situation, and of what the action runs again.
         step: the step with the problem; empty if there is none.

@@ -27,7 +27,7 @@ _PAGES = 10
 
 @dataclass(frozen=True, slots=True)
 class AutoDisabler:
-    """Counts the failed sagas in a row of each type that declares ``auto_disable``.
+    """For each type that declares ``auto_disable``, counts the sagas that failed in a row.
 
     Each failure counts once, because the worker or supervisor that commits it counts it.
 

@@ -183,14 +183,14 @@ class Breakers:
         return before
 
     def silent_until(self, state: SagaState) -> float:
-        """Return until when the breaker of the saga's step can explain a silence. See
+        """Return the time until which the breaker of the saga's step may be holding the saga back. See
         :class:`sagas.engine.gates.Gate`."""
         if state.current is None or state.undoing:
             return 0.0
         return self.postponed_until(state.saga, state.current.name, state.updated_at)
 
     def postponed_until(self, saga: str, step: str, since: float) -> float:
-        """Return until when (epoch seconds) a breaker can explain why no worker claims a message; 0 if it cannot.
+        """Return the time (epoch seconds) until which a breaker may be holding a message back; 0 if none is.
 
         Each copy of a postponed message waits at least as many seconds as there were copies before it, even after the
         breaker has closed (see ``sagas.messaging.postponing``). The number of copies is unknown, but n copies take n**2

@@ -53,7 +53,7 @@ class Callbacks:
         if key is None:
             raise NotFound("no such resource")
         target = CallbackTarget(*parts[:3])
-        # Compare the whole token, not only its signature: base64 has several encodings of a text, and one is valid.
+        # Compare the whole token, not only its signature: base64 has several encodings of a text. Accept only one.
         if not hmac.compare_digest(_token(target, key).encode(), token.encode("utf-8", "surrogatepass")):
             raise NotFound("no such resource")
         return target

@@ -176,8 +176,7 @@ class Pausing:
     def shards(self, now: float) -> dict[str, float]:
         """Return the index keys that may have paused sagas, each with a time: its sagas due by then are to be handled.
 
-        While a pause covers all sagas of a key, the time is now, so only sagas past their deadline are included.
-        Otherwise all are.
+        While a pause covers all sagas of a key, only sagas past their deadline are due by that time. Otherwise all are.
         """
         pauses = dict[str, dict[Scope, Pause]]()
         for scope, pause in self.pauses.all().items():

@@ -299,7 +299,7 @@ class Page(TypedDict):
 
 
 class IncidentView(IncidentKey):
-    """The sagas of a ``type`` that need an operator for the same reason. The first of them came onto the list at
+    """The sagas of a ``type`` that need an operator for the same reason. The first of them was added to the list at
     ``first_seen``, the last at ``last_seen``."""
 
     type: str

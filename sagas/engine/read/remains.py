@@ -170,7 +170,7 @@ def _fold_steps(by_name: dict[str, StepState], entry: Entry, *, again: bool) -> 
 
 
 def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
-    """Return a step after an entry about it."""
+    """Return a step as ``entry``, which ended an attempt or a wait of it, left it."""
     status, attempt = _ENDS[entry.action], entry.attempt or 0
     if entry.action == "SagaRecoveryExhausted" and entry.status != SagaStatus.COMPENSATION_FAILED:
         return step  # only going forward was given up: other entries have the step's outcome

@@ -203,8 +203,8 @@ def step_status(state: SagaState, index: int) -> StepStatus:
 
 
 def _since_last_wait(entries: Sequence[Entry], step: str) -> list[Entry]:
-    """Return the entries of a step from its last wait on. Older entries do not count once a retry makes the step wait
-    again."""
+    """Return the entries of a step, beginning with its last wait. Older entries do not count once a retry makes the
+    step wait again."""
     own = [entry for entry in entries if entry.step == step]
     begun = [number for number, entry in enumerate(own) if entry.action in ("WaitStarted", "ChildrenStarted")]
     return own[begun[-1] :] if begun else own

@@ -2,8 +2,8 @@
 
 Such a message waits, is lost, or was dead-lettered because its function cannot run. SQS does not report which messages
 a queue holds, and its counts are late and incomplete. But workers handle a queue roughly in order. Once they have
-handled much newer messages, the message is lost. Only a lost message is a stall. The counts prevent that messages are
-sent again while they wait in line, because they would lose their places.
+handled much newer messages, the message is lost. Only a lost message is a stall. The counts keep messages from being
+sent again while they wait in line, which would cost them their places.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class QueueProgress:
 
 @dataclass(slots=True)
 class _StepQueue:
-    """A queue as a run knows it. ``waiting`` is the number of its messages, ``reserved`` the number that the run may
-    resend."""
+    """What a run knows about a queue. ``waiting`` is the number of its messages, ``reserved`` the number that the run
+    may resend."""
 
     waiting: int
     watermark: Watermark

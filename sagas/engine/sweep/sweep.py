@@ -1,4 +1,4 @@
-"""Sweeps objects that sagas have left behind in S3, in scheduled rounds, or by hand from a key on.
+"""Sweeps objects that sagas have left behind in S3, in scheduled rounds, or by hand from a given key.
 
 Concurrent sweeps do no harm: each checks before it deletes, and an object that is missing already counts as deleted.
 """

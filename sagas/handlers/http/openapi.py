@@ -18,11 +18,11 @@ _ERRORS: dict[str, tuple[str, str]] = {
     "404": ("The saga type, saga, step or path does not exist.", "not_found"),
     "409": ("The saga's state does not allow the call. The message names the state.", "conflict"),
     "413": ("The body is larger than 256 KB.", "too_large"),
-    "422": ("The input is not valid. details lists paths and messages.", "invalid_request idempotency_key_reused"),
+    "422": ("Invalid input. The field details lists paths and messages.", "invalid_request idempotency_key_reused"),
     "429": ("Too many calls.", "throttled"),
     "500": ("An internal error. The service's log has it under the request's id.", "internal"),
     "502": ("The function behind the API failed.", "internal"),
-    "503": ("A store is out of reach, or starts are paused. Retry after Retry-After seconds.", "unavailable paused"),
+    "503": ("A store is out of reach, or starts are paused. Try again as Retry-After says.", "unavailable paused"),
     "504": ("There was no answer within 29 seconds. The call may have taken effect.", "timeout"),
 }
 _DONE = {"200": "Done.", "202": "Accepted. The saga continues in the background."}
@@ -67,7 +67,7 @@ def _error(status: str) -> Json:
 
 
 def _described(operation: Operation, id: str = "", name: str = "", saga: Json | None = None) -> Json:
-    """Return the description of an operation from its row. ``saga``: the schema of the sagas that it answers."""
+    """Return the description of an operation from its row. ``saga``: the schema of the sagas that it returns."""
     itself: Json = {"type": "object"}
     answers = [saga if saga and name == "Saga" else ref(name) for name in operation.answer.split()]
     answered = {"anyOf": answers} if len(answers) > 1 else {**answers[0]} if answers else itself
@@ -205,7 +205,7 @@ def _callback_path(sagas: list[SagaType], schemas: list[TypeSchemas]) -> Json:
     operation = Operation(
         *("call_back", "POST", "/callbacks/{token}", "", "Send a signal to a public wait", "Callback", "200 202"),
         errors=SIGNAL.errors,
-        description="Signals the step of the token, without AWS credentials. Anyone with the URL can send it.",
+        description="The token names the step. Anyone with the URL can send the signal, without AWS credentials.",
     )
     token = {"name": "token", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
     open_to_all: Json = {"security": list[Json](), **_body({"anyOf": bodies})}
@@ -255,7 +255,7 @@ def describe(sagas: list[SagaType], base: str = "", service: str = "Sagas", auth
         text = saga.definition.description or f"Sagas of the type {saga.definition.name}."
         tags.append({"name": saga.definition.name, "description": text})
     scheme, place, credential = (authorizer or "awsSigv4 header Authorization").split()
-    text = {"awsSigv4": _SIGNED}.get(scheme, "What the API's authorizer reads.")
+    text = {"awsSigv4": _SIGNED}.get(scheme, "The credential that the API's authorizer reads.")
     security = {"type": "apiKey", "in": place, "name": credential, "description": text}
     described: Json = {
         "openapi": "3.1.0",

@@ -34,7 +34,7 @@ METRICS: Final = {
     "SagaCompensationFailed": Metric("A saga has ended COMPENSATION_FAILED: an undo failed for good."),
     "SagaDeadLettered": Metric("A saga has become DEAD_LETTERED: it waits for an operator."),
     "SagaNeedsAttention": Metric(
-        "A saga needs attention, for any reason but a failed undo, which has its own metric. Counted once each time."
+        "A saga has begun to need attention, for any reason but a failed undo, which has its own metric."
     ),
     "SagaDuration": Metric(
         "A saga has ended: time since its start, including waits and retries.", unit=MetricUnit.Milliseconds

@@ -94,8 +94,8 @@ class OtelTracer:
         return carrier
 
     def flush(self, seconds: float) -> bool:
-        """Export ended spans within a limit of time. The next flush exports the others. Returns whether none remain:
-        all are exported, or the exporter has given them up."""
+        """Export ended spans within a time limit. The next flush exports the others. Returns whether no span remains:
+        each was exported, or dropped by the exporter."""
         if self._flush is None or not self._flush.is_alive():
             self._flush = Thread(target=self._provider.force_flush, name="sagas-spans", daemon=True)
             self._flush.start()

@@ -21,7 +21,7 @@ _RESERVE = 20.0
 """Seconds reserved in a long invocation for the current page. A page takes a second or two, or longer with retries."""
 
 _MOST_NUMBER = 2**53
-"""A limit above all numbers of rounds and parts."""
+"""No number of a round or a part reaches this limit."""
 _FLAGS = ("now", "dry_run", "force")
 _TEXTS = ("type", "start_after")
 _LONGEST_TEXT = 1_024

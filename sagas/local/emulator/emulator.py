@@ -124,7 +124,7 @@ def _take_nested_stacks_as_one() -> None:
 
 
 class _SkippedTime:
-    """Stands for the module ``time``. Its ``time()`` follows the clock of the functions."""
+    """Replaces the module ``time``. Its ``time()`` follows the clock of the functions."""
 
     def __init__(self, file: str) -> None:
         self._file = file

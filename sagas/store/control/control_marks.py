@@ -198,7 +198,7 @@ def key_of(saga_id: str) -> Item:
 
 
 def seen(state: SagaState) -> Item:
-    """Return the values of the state that was read, with which conditions compare."""
+    """Return the values that the saga had when it was read. Conditions compare them with the stored values."""
     lease = state.lease
     return attributes_of(
         {

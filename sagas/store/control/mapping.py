@@ -255,7 +255,7 @@ def attributes_of(values: Mapping[str, str | int | bool | bytes | None]) -> Item
     """Return plain values by name in DynamoDB's form. Values that are ``None`` are left out."""
     item: Item = {}
     for name, value in values.items():
-        if value is None:  # most values of a state and its steps are like this
+        if value is None:  # checked first, because it is the most frequent
             continue
         if isinstance(value, str):
             item[name] = {"S": value}

@@ -46,7 +46,7 @@ class Tombstones:
         self._payloads = payloads
 
     def get_many(self, saga_ids: Iterable[str]) -> dict[str, Tombstone]:
-        """Return the tombstones of the purged ones among these sagas."""
+        """Return the tombstones of those of the sagas that were purged."""
         keys = [_key(saga_id, 1) for saga_id in saga_ids]
         items = self._tables.connection.get_many(self._settings.audit_table, keys, consistent=True)
         tombstones = {item["saga_id"]["S"]: tombstone_in(item) for item in items}

@@ -40,8 +40,8 @@ class Streak:
 
     Args:
         failures: failed sagas that may count, oldest first.
-        paused_until: epoch seconds until which starts are refused. 0 if starts were never refused, :data:`FOREVER` if
-            they are until an operator resumes the type.
+        paused_until: epoch seconds until which starts are refused. 0: starts were never refused. :data:`FOREVER`: they
+            are refused until an operator resumes the type.
     """
 
     failures: tuple[FailedSaga, ...] = ()

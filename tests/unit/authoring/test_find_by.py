@@ -84,7 +84,7 @@ def test_values_as_texts() -> None:
         ({"a": "$.pin"}, "is redacted"),
         ({"a": "$.card"}, "is redacted"),
         ({"A": "$.customer"}, "a name has"),
-        ({"status": "$.customer"}, "parameter of lists"),
+        ({"status": "$.customer"}, "a parameter of this name"),
         ({f"n{n}": "$.customer" for n in range(5)}, "at most 4"),
         ({"a": 1}, "find_by must be a dict"),
         (["$.customer"], "find_by must be a dict"),

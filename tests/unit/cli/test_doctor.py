@@ -57,7 +57,7 @@ JUDGED: dict[str, tuple[Callable[[Any], Any], Any, list[tuple[str, str]]]] = {
     "a region without the setting for loops": (
         checks.region,
         ("us-gov-west-1", [{"RecursiveLoop": "Allow"}, {"RecursiveLoop": "Allow"}]),
-        [("fail", "us-gov-west-1 does not have the setting for recursive loops")],
+        [("fail", "us-gov-west-1 does not have Lambda's setting for recursive loops")],
     ),
     "a region without edge endpoints": (
         checks.region,
