@@ -113,6 +113,6 @@ def _ends(world: CrashWorld, scenario: Scenario, points: Plan) -> list[str]:
     late = {"COMPLETED"} if lingering and "CANCELLED" in scenario.ends else set[str]()
     cancelled = {"CANCELLED"} if any(point.bound in (3, 4, 8) for point in lingering) else set[str]()
     undone = {"COMPENSATED"} if any(point.bound == 7 for point in lingering) else set[str]()
-    allowed = scenario.ends | late | cancelled | undone | (scenario.late if lingering else frozenset())
+    allowed = scenario.ends | late | cancelled | undone | (scenario.late if lingering else frozenset[str]())
     wrong = [state.status.value for state in world.asked() if state.status.value not in allowed]
     return [f"the saga ended {status}, not one of {sorted(allowed)}" for status in wrong]
