@@ -61,7 +61,8 @@ def trips(tmp_path: Path) -> Path:
     project = project_in(tmp_path / "my-trips")
     (project / "functions" / "trip.py").write_text(GOOD)
     stack = project / "infra" / "stack.py"
-    text = stack.read_text().replace("sagas=[Trip], ", "sagas=[Trip], settle=timedelta(seconds=3), ")
+    text = stack.read_text().replace("sagas=[Trip],", "sagas=[Trip], settle=timedelta(seconds=3),")
+    assert "settle=" in text
     stack.write_text(
         text.replace("from aws_cdk import CfnOutput", "from datetime import timedelta\n\nfrom aws_cdk import CfnOutput")
     )
