@@ -7,6 +7,7 @@ from typing import Any
 
 from pynamodb.expressions.update import Update
 
+from sagas.core.rules import attention_code
 from sagas.core.states import (
     Attempts,
     Cancel,
@@ -102,7 +103,8 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
         undo = [step.name for step in state.steps if step.status is StepStatus.COMPENSATION_FAILED]
         doubt = state.in_doubt if state.ended and state.status is not SagaStatus.FAILED else ()
         here = state.steps[min(state.cursor, len(state.steps) - 1)].name
-        key = f"{iso(state.attention)[:19]}Z#{state.saga}#{[*undo, *doubt, here][0]}#{state.error_type}"
+        step, code = [*undo, *doubt, here][0], attention_code(state).value
+        key = f"{iso(state.attention)[:19]}Z#{state.saga}#{step}#{code}#{state.error_type}"
         values |= {"attention_shard": str(shard), "attention_at": key}
     if purge or not kept:
         shard = shard_of(state.saga_id, settings.shards)
