@@ -52,7 +52,7 @@ def _build(app: App, name: str, left_out: set[str]) -> None:
     """Make the page's service in a stack of its own, without some options."""
     [code] = re.findall(r"```python\n(.*?)```", _PAGE, re.DOTALL)
     namespace: dict[str, Any] = {}
-    exec(compile(f"from __future__ import annotations\n{code}", "hardening.md", "exec"), namespace)  # noqa: S102
+    exec(compile(f"from __future__ import annotations\n{code}", "hardening.md", "exec"), namespace)  # noqa: S102 - our own page
 
     def service(scope: Stack, id: str, **options: Any) -> SagaService:
         assert left_out <= options.keys()

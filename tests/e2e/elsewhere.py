@@ -1,7 +1,7 @@
 """Where the suite runs: on the embedded emulator, at an endpoint that one brings, or in an account.
 
-``SAGAS_E2E_ENDPOINT`` or ``SAGAS_E2E_PROFILE`` choose; ``docs/contributing/testing.md`` tells of the
-other variables.
+``SAGAS_E2E_ENDPOINT`` or ``SAGAS_E2E_PROFILE`` choose. ``docs/contributing/testing.md``
+describes the other variables.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def doctor(stack: Running) -> tuple[int, dict[str, list[tuple[str, str]]]]:
 
 
 def asked_by(stack: Running, user: str, *rights: str) -> subprocess.CompletedProcess[str]:
-    """What a user with these rights alone is told of the stack, as of one in an account."""
+    """Return the findings about the stack for a user with only these rights, as in an account."""
     iam = stack.client("iam")
     iam.create_user(UserName=user)
     statement = {"Effect": "Allow", "Action": ["sts:GetCallerIdentity", *rights], "Resource": "*"}
@@ -50,7 +50,7 @@ def asked_by(stack: Running, user: str, *rights: str) -> subprocess.CompletedPro
 
 
 def in_account(stack: Running, name: str, key: str, secret: str) -> subprocess.CompletedProcess[str]:
-    """What the holder of a key is told of a stack."""
+    """Return the findings about a stack for the holder of a key."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     environment = kept | {
         "AWS_ENDPOINT_URL": stack.description["endpoint_url"],

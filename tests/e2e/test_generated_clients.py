@@ -151,7 +151,7 @@ def test_linters_find_no_error(document: Path, tools: Tools) -> None:
     tools.run("redocly", "lint", str(document), directory=directory)
     (directory / ".spectral.json").write_text('{"extends": ["spectral:oas"]}')
     said = tools.run("spectral", "lint", "--ruleset", ".spectral.json", str(document), directory=directory)
-    # Both ask for a contact or a licence, of which the library knows nothing.
+    # Both ask for a contact or a licence. The library knows neither.
     assert re.findall(r"warning +(\S+)", said) == ["info-contact"], said
 
 

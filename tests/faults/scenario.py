@@ -17,7 +17,7 @@ ALWAYS = 99
 class Scenario:
     """One life. ``ends``: the statuses it may end in, whatever dies; a cancel by others adds CANCELLED. ``chained``:
     whether all steps share a queue and a function, which goes on with what is next. ``families``: whether it is one of
-    parents and children. ``late``: further statuses, where a process lingers until others have waited in vain."""
+    parents and children. ``late``: further statuses, if a process resumes after others gave up waiting for it."""
 
     name: str
     play: Callable[[CrashWorld], None]

@@ -220,7 +220,7 @@ def test_the_page_of_the_api_lists_the_inputs_and_answers_of_a_call() -> None:
 
 
 def test_every_option_of_a_service_and_of_a_function_is_described() -> None:
-    """In the docstrings, of which the page of the constructs is made."""
+    """The page of the constructs comes from these docstrings."""
     options: Any = importlib.import_module("sagas.cdk.options.service_options")
     for described, kind in (
         (options.SagaServiceProps, options.ServiceOptions),
