@@ -42,7 +42,7 @@ RESOURCES = {
     "TablesSagas": "the control table", "TablesAudit": "the audit table", "TablesJoins": "the table of joins",
     "TablesPayloads": "the payload bucket", "BulkQueue": "the queue `bulk`", "NowQueue": "the queue `now`",
     "CommandsQueue": "the command queue", "CommandsDeadLetters": "its dead-letter queue",
-    "OutboxUntold": "the queue of what it gave up", "ArchiveCopyMissed": "the queue of what it gave up",
+    "OutboxUnpublished": "the queue of what it gave up", "ArchiveCopyMissed": "the queue of what it gave up",
     "ArchiveBucket": "the archive's bucket", "CallbacksSecret": "the secret of callback URLs",
     "Scans": "the bucket that is swept", "Bus": "the bus",
 }

@@ -92,7 +92,7 @@ class Outbox(SagaFunction, Part):
             self,
             tables.sagas,
             stream,
-            lost="Untold",
+            lost="Unpublished",
             encryption_key=shared.options.encryption_key,
             batch_size=_BATCH,
             window=Duration.seconds(1),
