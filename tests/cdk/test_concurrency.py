@@ -94,9 +94,9 @@ def test_without_the_runtimes_python_synth_says_what_is_lost(monkeypatch: pytest
         found = assertions.Annotations.from_stack(stack).find_info("*", assertions.Match.any_value())
         return [str(one.entry.data) for one in found if lost in str(one.entry.data)]
 
-    monkeypatch.setattr("sagas.cdk.watch.notes.compiler_for", {"3.13": None}.get)
+    monkeypatch.setattr("sagas.cdk.watch.notes.compiler_for", {"python3.13": None}.get)
     assert len(lines()) == 1
-    monkeypatch.setattr("sagas.cdk.watch.notes.compiler_for", {"3.13": sys.executable}.get)
+    monkeypatch.setattr("sagas.cdk.watch.notes.compiler_for", {"python3.13": sys.executable}.get)
     assert lines() == []
 
 

@@ -59,8 +59,8 @@ class TestBytecode:
     """For Lambda's Python, which here is the one that runs the tests."""
 
     @pytest.fixture
-    def python(self) -> str:
-        return f"{sys.version_info.major}.{sys.version_info.minor}"
+    def runtime(self) -> str:
+        return f"python{sys.version_info.major}.{sys.version_info.minor}"
 
     @pytest.fixture
     def source(self, tmp_path: Path) -> Path:
@@ -71,28 +71,28 @@ class TestBytecode:
         (tmp_path / "shop/old.py").write_text("print 'not of this Python'\n")
         return tmp_path / "shop"
 
-    def compiled(self, directory: Path, python: str) -> dict[str, bytes]:
-        add_bytecode(directory, "/var/task/shop", python)
+    def compiled(self, directory: Path, runtime: str) -> dict[str, bytes]:
+        add_bytecode(directory, "/var/task/shop", runtime)
         return {path.name: path.read_bytes() for path in (directory / "__pycache__").iterdir()}
 
-    def test_is_valid_without_its_source_and_names_the_place_of_the_function(self, source: Path, python: str) -> None:
-        [(name, content)] = self.compiled(source, python).items()
-        assert name == f"orders.cpython-{python.replace('.', '')}.pyc"
+    def test_is_valid_without_its_source_and_names_the_place_of_the_function(self, source: Path, runtime: str) -> None:
+        [(name, content)] = self.compiled(source, runtime).items()
+        assert name == f"orders.cpython-{runtime.removeprefix('python').replace('.', '')}.pyc"
         assert int.from_bytes(content[4:8], "little") == 0b01  # PEP 552: a hash that is not checked
         assert marshal.loads(content[16:]).co_filename == "/var/task/shop/orders.py"  # noqa: S302 - compiled just now
 
-    def test_is_the_same_each_time(self, source: Path, python: str, tmp_path: Path) -> None:
+    def test_is_the_same_each_time(self, source: Path, runtime: str, tmp_path: Path) -> None:
         again = shutil.copytree(source, tmp_path / "elsewhere")
-        assert self.compiled(source, python) == self.compiled(again, python)
+        assert self.compiled(source, runtime) == self.compiled(again, runtime)
 
-    def test_is_in_the_code_and_not_in_its_live_copy(self, python: str) -> None:
-        code = Path(CodeAssets([Checkout], None, python).of(Stack(App(), "Test")).path)
+    def test_is_in_the_code_and_not_in_its_live_copy(self, runtime: str) -> None:
+        code = Path(CodeAssets([Checkout], None, runtime).of(Stack(App(), "Test")).path)
         sources = {path.stem for path in (code / "functions").glob("*.py")}
         assert {path.name.partition(".")[0] for path in (code / "functions/__pycache__").iterdir()} == sources
 
     def test_of_another_python_is_left_out(self, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", "/nowhere")
-        add_bytecode(source, "/var/task/shop", "3.99")
+        add_bytecode(source, "/var/task/shop", "python3.99")
         assert not (source / "__pycache__").exists()
 
 

@@ -41,14 +41,14 @@ class CodeAssets:
     Args:
         saga_classes: the service's saga classes.
         types: the text of ``sagas-types.json`` by saga class. The key ``None`` has the text for all sagas.
-        python: the version of Python to compile for, like ``3.13``; ``None`` to compile nothing.
+        runtime: the runtime to compile for, like ``python3.13``; ``None`` to compile nothing.
 
     Raises:
         DefinitionError: Lambda could not import a class from its module.
     """
 
     def __init__(
-        self, saga_classes: Sequence[type], types: Mapping[type | None, str] | None = None, python: str | None = None
+        self, saga_classes: Sequence[type], types: Mapping[type | None, str] | None = None, runtime: str | None = None
     ) -> None:
         self.packages = packages_of(saga_classes)
         files: dict[str, Path] = {}
@@ -72,7 +72,7 @@ class CodeAssets:
         owners: list[type | None] = [None, *saga_classes]
         selections = [{name: files[name] for name in self._selection(owner)} for owner in owners]
         texts = [(types or {}).get(owner, "") for owner in owners]
-        compiled = ["bytecode", python] if python and compiler_for(python) else []
+        compiled = ["bytecode", runtime] if runtime and compiler_for(runtime) else []
         digests = [digest_of(selection, text, *compiled) for selection, text in zip(selections, texts, strict=True)]
         self._digests = dict(zip(owners, digests, strict=True))
 
@@ -81,8 +81,8 @@ class CodeAssets:
                 copy_files(selection, target / digest)
                 if text:
                     (target / digest / TYPES_FILE).write_text(text, encoding="utf-8")
-                if python:
-                    add_bytecode(target / digest, "/var/task", python)
+                if runtime:
+                    add_bytecode(target / digest, "/var/task", runtime)
 
         together = hashlib.sha256("".join(sorted(digests)).encode()).hexdigest()[:32]
         self._directory = built_once(f"code-{together}", build).resolve()

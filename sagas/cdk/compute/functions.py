@@ -104,7 +104,7 @@ def shared_assets(
     owners += [(saga.saga_class, [saga]) for saga in catalogue.sagas]
     texts = {owner: types_file(own, queues) for owner, own in owners}
     types = {owner: text for owner, text in texts.items() if text is not None}
-    code = CodeAssets([saga.saga_class for saga in catalogue.sagas], types, options.runtime.name.removeprefix("python"))
+    code = CodeAssets([saga.saga_class for saga in catalogue.sagas], types, options.runtime.name)
     layers = Layers(
         service,
         options.architecture,

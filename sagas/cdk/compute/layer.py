@@ -113,12 +113,12 @@ def build_layer(
     root = Path(sagas.__path__[0])
     needed = (file for file in source_files(root) if file.parts[0] not in _DEPLOYMENT_ONLY)
     library = names_under(root, needed, "python/sagas")
-    digest = digest_of(library, packages.name, *(["bytecode"] if compiler_for(python) else []))
+    digest = digest_of(library, packages.name, *(["bytecode"] if compiler_for(f"python{python}") else []))
 
     def build(target: Path) -> None:
         shutil.copytree(packages, target / "python", symlinks=True)
         copy_files(library, target)
-        add_bytecode(target, "/opt", python)
+        add_bytecode(target, "/opt", f"python{python}")
         size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
         if size > _MOST_BYTES:
             raise PackagingError(

@@ -24,10 +24,10 @@ def note(service: Construct, catalogue: Catalogue, placements: Iterable[Placemen
     if options.alarm_topic is None:
         message = f"{options.service}: nobody is notified when an alarm fires; set alarm_topic"
         notes.add_warning_v2("sagas:NoAlarmTopic", message)
-    python = options.runtime.name.removeprefix("python")
-    if compiler_for(python) is None:
+    runtime = options.runtime.name
+    if compiler_for(runtime) is None:
         notes.add_info(
-            f"{options.service}: there is no python{python} here to compile the functions' code, so each cold start "
+            f"{options.service}: there is no {runtime} here to compile the functions' code, so each cold start "
             "compiles it, which takes about as long again as importing it"
         )
     if options.retention is None:
