@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
@@ -56,7 +57,7 @@ class _Root(NamedTuple):
         return self
 
 
-@dataclass(slots=True)
+@dataclass
 class LocalSession:
     """What the client needs of a session on a local stack. It loads boto3 for its first boto3 client, not before."""
 
@@ -68,11 +69,14 @@ class LocalSession:
 
     def client(self, service: str, **options: Any) -> Any:
         """Return a boto3 client."""
+        return self._session.client(service, **options)
+
+    @cached_property
+    def _session(self) -> Any:
         import boto3
 
         root = _Root()
-        session = boto3.Session(root.access_key, root.secret_key, region_name=self.region_name)
-        return cast("Any", session).client(service, **options)
+        return boto3.Session(root.access_key, root.secret_key, region_name=self.region_name)
 
 
 def endpoints_from_file(directory: Path) -> ServiceEndpoints:
