@@ -105,7 +105,7 @@ def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndp
     cloudformation = connect("cloudformation", CALLER, session=session)
     topology = Topology()
     with translated("CloudFormation", quoted=True):
-        for resources, physical_ids in _stacks(cloudformation, stack_name):
+        for _, resources, physical_ids in deployed_stacks(cloudformation, stack_name):
             topology.add_stack(resources, physical_ids)
     api = topology.api
     if api is None:
@@ -142,17 +142,21 @@ def _suffixes(region: str) -> list[str]:
     return [outputs["dnsSuffix"], outputs["dualStackDnsSuffix"]]
 
 
-def _stacks(cloudformation: Any, name: str) -> Iterator[tuple[Mapping[str, Any], Mapping[str, str]]]:
-    """Yield a stack's declared resources and their physical ids, by logical id. Then yield those of nested stacks."""
+def deployed_stacks(
+    cloudformation: Any, name: str, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any], Mapping[str, str]]]:
+    """Yield a stack's declared resources and their physical ids, by logical id. Then yield those of nested stacks. Each
+    comes with its path: the logical ids of the nested stacks that lead to it."""
     pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=name)
     summaries = [summary for page in pages for summary in page["StackResourceSummaries"]]
     physical_ids = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in summaries if _exists(each)}
     template = cloudformation.get_template(StackName=name, TemplateStage="Processed")["TemplateBody"]
     # A template that is not JSON comes as text. Templates of the constructs are JSON.
-    yield {} if isinstance(template, str) else template["Resources"], physical_ids
+    yield path, {} if isinstance(template, str) else template["Resources"], physical_ids
     for summary in summaries:
         if summary["ResourceType"] == _NESTED and _exists(summary):
-            yield from _stacks(cloudformation, summary["PhysicalResourceId"])
+            inner = (*path, summary["LogicalResourceId"])
+            yield from deployed_stacks(cloudformation, summary["PhysicalResourceId"], inner)
 
 
 def _exists(summary: Mapping[str, Any]) -> bool:

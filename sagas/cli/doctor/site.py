@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 
 from sagas.aws import CALLER, INVOCATION, code_of, connect, open_session
 from sagas.cli.target import Target
-from sagas.client.endpoints import endpoints_from_file, of_aws
+from sagas.client.endpoints import deployed_stacks, endpoints_from_file, of_aws
 from sagas.engine.clock import SystemClock
 from sagas.errors import SagaError, Unavailable, full_text, text_of
 from sagas.local.deploy.assembly import read_assembly
@@ -397,18 +397,10 @@ def _of(resources: Resources, type: str) -> Resources:
     return {id: one for id, one in resources.items() if one.type == type}
 
 
-def _resources(cloudformation: Any, name: str, prefix: str = "") -> Iterator[tuple[str, Resource]]:
+def _resources(cloudformation: Any, name: str) -> Iterator[tuple[str, Resource]]:
     """Yield the resources of a stack and its nested stacks, with the same ids as :func:`read_assembly`."""
-    pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=name)
-    ids = {
-        one["LogicalResourceId"]: one.get("PhysicalResourceId", "")
-        for page in pages
-        for one in page["StackResourceSummaries"]
-    }
-    body: Any = cloudformation.get_template(StackName=name, TemplateStage="Processed")["TemplateBody"]
-    template: dict[str, Any] = json.loads(body) if isinstance(body, str) else body
-    for id, one in template["Resources"].items():
-        if one["Type"] == NESTED:
-            yield from _resources(cloudformation, ids[id], prefix + prefix_of(id))
-        else:
-            yield prefix + id, Resource(one["Type"], one.get("Properties", {}), ids.get(id, ""))
+    for path, resources, ids in deployed_stacks(cloudformation, name):
+        prefix = "".join(map(prefix_of, path))
+        for id, one in resources.items():
+            if one["Type"] != NESTED:
+                yield prefix + id, Resource(one["Type"], one.get("Properties", {}), ids.get(id, ""))
