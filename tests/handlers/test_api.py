@@ -330,6 +330,8 @@ def test_stalled_sagas_of_a_type_are_recovered_by_hand(site: Make) -> None:
     assert seen["due"][0].keys() == {"saga_id", "type", "status", "attempts", "due_since"}
     only = s.call("POST", "/types/trip/recover", {"dry_run": True, "saga_id": lost}).body
     assert ([saga["saga_id"] for saga in only["due"]], only["recovered"]) == ([lost], 0)
+    behind = s.call("POST", "/types/trip/recover", {"dry_run": True, "saga_id": other, "limit": 1}).body
+    assert [saga["saga_id"] for saga in behind["due"]] == [other]
     one = s.call("POST", "/types/trip/recover", {"saga_id": lost})
     assert (one.status, one.body["recovered"], one.body["saga_ids"]) == (200, 1, [lost])
     s.run()  # what stands in a line explains why others wait

@@ -105,11 +105,14 @@ class RecoveryRun:
         max_recovery_attempts: int | None = None,
         stale_after: float | None = None,
         name: str | None = None,
+        saga_id: str | None = None,
     ) -> list[SagaState]:
         """Return sagas that are due for recovery, longest overdue first, by consistent reads. ``stale_after`` is the
         number of seconds without a write after which a saga has stalled. Default: the number of each type."""
         sagas: list[SagaState] = []
         for position in self._due(_LONGEST_LIST, stale_after):
+            if saga_id not in (None, position.saga_id):
+                continue
             state = self.control.get(position.saga_id)
             if state is None or state.ended or name not in (None, state.saga):
                 continue

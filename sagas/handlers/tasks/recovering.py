@@ -65,15 +65,16 @@ def recover(event: Mapping[str, Any], context: Any, engine: Recovering) -> Recov
 
 def _due(engine: Recovering, selection: RecoveryFilter, stale_after: float | None, limit: int) -> list[DueSagaView]:
     """Return the sagas that a recovery would look at."""
-    recovery, due = engine.recovery, list[DueSagaView]()
-    for state in recovery.get_sagas_for_recovery(limit, selection.max_attempts, stale_after, selection.name):
-        if selection.saga_id in (None, state.saga_id):
-            view: DueSagaView = {
-                "saga_id": state.saga_id,
-                "type": state.saga,
-                "status": state.status.value,
-                "attempts": state.recovery.attempts,
-                "due_since": iso(due_at(state, recovery.advancer.plan(state).stale_after)),
-            }
-            due.append(view)
-    return due
+    recovery = engine.recovery
+    return [
+        {
+            "saga_id": state.saga_id,
+            "type": state.saga,
+            "status": state.status.value,
+            "attempts": state.recovery.attempts,
+            "due_since": iso(due_at(state, recovery.advancer.plan(state).stale_after)),
+        }
+        for state in recovery.get_sagas_for_recovery(
+            limit, selection.max_attempts, stale_after, selection.name, selection.saga_id
+        )
+    ]
