@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
+from sagas.client.endpoints import COMMANDS
 from sagas.console.cache import Cache
 from sagas.errors import Conflict, InvalidRequest, NotFound, SagaError
 
@@ -122,7 +123,7 @@ class Source:
         return sum(self.letters(name) or 0 for name in self._letter_queues())
 
     def _letter_queues(self) -> list[str]:
-        return [*(saga_type["type"] for saga_type in self.types()), "commands"]
+        return [*(saga_type["type"] for saga_type in self.types()), COMMANDS]
 
     def caller(self) -> str:
         """Return the caller's identity, at most a minute old; empty at first."""
@@ -160,7 +161,7 @@ class Source:
         """Return :meth:`letters` of all types, and the number of rejected commands if the service takes any."""
         names = self._letter_queues()
         counts = dict(zip(names, self._pool.map(self.letters, names), strict=True))
-        return {name: count for name, count in counts.items() if name != "commands" or count is not None}
+        return {name: count for name, count in counts.items() if name != COMMANDS or count is not None}
 
     def look_up(self, text: str) -> Any:
         """Return a saga by its id, the start of its id, or its idempotency key; ``None`` unless exactly one matches."""

@@ -24,6 +24,7 @@ from sagas.cli.tables import (
 )
 from sagas.cli.target import Target, on_target
 from sagas.cli.times import Since, Timeout, Until, length
+from sagas.client.endpoints import COMMANDS
 from sagas.core.states import SagaStatus
 from sagas.core.text import moment
 from sagas.errors import SagaError
@@ -200,7 +201,7 @@ def attention(
 def _rejected(client: SagaClient) -> int:
     """Return about how many commands and events were rejected; 0 if the service takes none, or they cannot be seen."""
     try:
-        return client.count_letters("commands")
+        return client.count_letters(COMMANDS)
     except SagaError:
         return 0
 

@@ -10,6 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from sagas.client.endpoints import COMMANDS
 from sagas.client.read.next_action import Do, needed, next_action
 from sagas.console.desk import LABELS, Desk
 from sagas.core.events import AttentionCode
@@ -193,7 +194,7 @@ def _letters(desk: Desk, incidents: Mapping[str, Any]) -> Iterable[Group]:
         if spare > 0:
             title = f"{name} · {spare} leftover dead letter{'s' * (spare > 1)}"
             means = "Their sagas continued without them, or do not exist. Read them before you delete them."
-            if name == "commands":
+            if name == COMMANDS:
                 title = f"{spare} rejected command{'s' * (spare > 1)} or event{'s' * (spare > 1)}"
                 means = "No saga was started or changed by them. Each has the reason; find who sent it."
             group = Group("messages without a saga", name, title, "", means, "dead-letters", more=spare)

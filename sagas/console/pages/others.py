@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from sagas.client import DeadLetter
+from sagas.client.endpoints import COMMANDS
 from sagas.console.desk import Desk
 from sagas.console.forms import NOT_SENT, PREFIX, RefusedForm, fields_of
 from sagas.console.jobs import Job
@@ -31,7 +32,7 @@ def letters(
     fates: Mapping[str, str] | None = None,
 ) -> Response:
     """Return the page of a type's dead letters."""
-    if name != "commands":
+    if name != COMMANDS:
         type_named(desk, name)
     views = list[DeadLetter]()
     for letter in found or ():
