@@ -4,7 +4,7 @@ changed."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -207,11 +207,19 @@ class Site:
 
     @cached_property
     def deployed(self) -> Resources:
-        """The resources of the deployed stack, from its own templates."""
+        """The resources of the deployed stack, from its own templates, with the ids of :func:`read_assembly`."""
         if not self.status:
             raise NotChecked("the stack is not deployed yet")
         cloudformation = self.client("cloudformation")
-        return {f"{name}.{id}": one for name in self._stacks for id, one in _resources(cloudformation, name)}
+        return {
+            f"{name}.{''.join(map(prefix_of, path))}{id}": Resource(
+                one["Type"], one.get("Properties", {}), ids.get(id, "")
+            )
+            for name in self._stacks
+            for path, resources, ids in deployed_stacks(cloudformation, name)
+            for id, one in resources.items()
+            if one["Type"] != NESTED
+        }
 
     def region_features(self) -> tuple[str, list[Mapping[str, Any]]]:
         """Return the region, and the properties of the app's resources."""
@@ -395,12 +403,3 @@ def _reserved(resources: Resources) -> int:
 
 def _of(resources: Resources, type: str) -> Resources:
     return {id: one for id, one in resources.items() if one.type == type}
-
-
-def _resources(cloudformation: Any, name: str) -> Iterator[tuple[str, Resource]]:
-    """Yield the resources of a stack and its nested stacks, with the same ids as :func:`read_assembly`."""
-    for path, resources, ids in deployed_stacks(cloudformation, name):
-        prefix = "".join(map(prefix_of, path))
-        for id, one in resources.items():
-            if one["Type"] != NESTED:
-                yield prefix + id, Resource(one["Type"], one.get("Properties", {}), ids.get(id, ""))
