@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, cast
+
+from msgspec import Struct, field
 
 from sagas.authoring.policies import LONGEST_WAIT, MAX_TIMEOUT, AutoDisable, OrphanSweep, Retry, attempt_seconds
 from sagas.errors import DefinitionError
 
 
-@dataclass(frozen=True, slots=True)
-class SagaOptions:
+class SagaOptions(Struct, frozen=True):
     """The class keywords of a saga, checked. ``saga_class`` is the class's name, for error messages."""
 
     saga_class: str
@@ -43,7 +43,7 @@ class SagaOptions:
                 )
 
 
-OPTION_NAMES = tuple(name for name in SagaOptions.__dataclass_fields__ if name != "saga_class")
+OPTION_NAMES = tuple(name for name in SagaOptions.__struct_fields__ if name != "saga_class")
 
 
 def _is_positive(value: object) -> bool:

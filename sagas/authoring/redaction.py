@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import collections.abc
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar, cast
+
+from msgspec import Struct, field
 
 from sagas.authoring.shapes.base import Shape, UnsupportedType
 from sagas.authoring.shapes.compiler import shape_of
@@ -35,8 +36,7 @@ _SHORTEST = 4
 PlacesBySource = collections.abc.Mapping[str, Sequence[Place]]
 
 
-@dataclass(frozen=True)
-class Redaction:
+class Redaction(Struct, frozen=True, dict=True):
     """The redacted values of a saga type.
 
     Args:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import sys
 from abc import ABCMeta
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
+
+from msgspec.structs import replace
 
 from sagas.authoring.context import Context, OrphanedObject
 from sagas.authoring.definition.building import build
@@ -40,7 +41,7 @@ def _define(cls: type[Any], body: Mapping[str, Any]) -> None:
     earlier = body.get(DEFINITION)
     if isinstance(earlier, SagaDefinition):
         # @dataclass(slots=True) creates the class a second time from its finished namespace.
-        setattr(cls, DEFINITION, dataclasses.replace(earlier, saga_class=cls))
+        setattr(cls, DEFINITION, replace(earlier, saga_class=cls))
         return
     keywords = _keywords(cls)
     where = _where(cls.__name__, keywords)

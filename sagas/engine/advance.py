@@ -13,10 +13,10 @@ and numbers the rules.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from sagas.core.arrivals import settling
 from sagas.core.automaton import decide
@@ -43,8 +43,7 @@ _LEASE = 30.0
 """Seconds of a lease for work that only writes the journal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Advanced:
+class Advanced(Struct, frozen=True):
     """The result of an arrival.
 
     Args:
@@ -70,8 +69,7 @@ MakesAttempts = Callable[[AttemptServices, SagaType, Message, Invocation, Course
 """The function that makes the attempt of a message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Advancer:
+class Advancer(Struct, frozen=True):
     """Advances sagas.
 
     Args:

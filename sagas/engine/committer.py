@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, field, structs
+from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.arrivals import claimed_next, next_work, renumbered
@@ -28,8 +28,7 @@ from sagas.store.outcomes import Fenced, FlagWon, Refused
 from sagas.store.signals.inbox import Inbox
 
 
-@dataclass(frozen=True, slots=True)
-class EntryContext:
+class EntryContext(Struct, frozen=True):
     """The parts of an entry other than its fact.
 
     Args:
@@ -56,8 +55,7 @@ class EntryContext:
     redriven_by: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(Struct, frozen=True):
     """The result of a commit. The lease is released unless the next step is claimed.
 
     Args:

@@ -7,8 +7,9 @@ breaker admits may be its probe.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from sagas.core.commands import Discard, Postpone
 from sagas.core.states import SagaState
@@ -49,8 +50,7 @@ class Gate(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class PauseGate:
+class PauseGate(Struct, frozen=True):
     """The gate for pauses; see :class:`Gate`."""
 
     pauses: Pauses

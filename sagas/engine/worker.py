@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from sagas.core.commands import Discard, FailDelivery, Postpone, Run
 from sagas.core.states import SagaStatus
@@ -33,8 +33,7 @@ End = Discard | Postpone | FailDelivery
 """What to do with a message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
+class Worker(Struct, frozen=True):
     """Handles messages of all saga types of this service."""
 
     advancer: Advancer

@@ -6,9 +6,10 @@ import json
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
+
+from msgspec import Struct
 
 from sagas.core.ids import KEY_PATTERN, LONGEST_CORRELATION_ID
 from sagas.engine.composition.operating import Operating
@@ -68,8 +69,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
 
 
-@dataclass(frozen=True, slots=True)
-class _Commands:
+class _Commands(Struct, frozen=True):
     """Executes commands.
 
     Args:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from sagas.authoring.policies import Exhausted
 from sagas.core.commands import Discard, FailDelivery, Postpone

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sagas.core.rules import SHORT_WAIT
 from sagas.messaging.limits import LONGEST_DELAY, backoff

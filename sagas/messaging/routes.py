@@ -6,8 +6,9 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from sagas.errors import NotFound
 
@@ -27,8 +28,7 @@ def derived_name(saga: str, queue: str, token: str) -> str:
     return f"{plain}-{token}"
 
 
-@dataclass(frozen=True, slots=True)
-class Routes:
+class Routes(Struct, frozen=True):
     """Queues by saga and step.
 
     Args:

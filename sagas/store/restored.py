@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from threading import Event
 from typing import Any
+
+from msgspec import Struct
 
 from sagas.core.ids import child_id
 from sagas.core.states import ENDED
@@ -32,8 +33,7 @@ _BEFORE = 3_600.0
 """Seconds of overlap. A function may write an entry up to 15 minutes after its time, and its clock may be off."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trimmed:
+class Trimmed(Struct, frozen=True):
     """The result of a run.
 
     Args:

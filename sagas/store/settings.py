@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class StoreSettings:
+class StoreSettings(Struct, frozen=True):
     """Names and limits.
 
     Args:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from msgspec import Struct
 from pynamodb.attributes import (
     BinaryAttribute,
     BooleanAttribute,
@@ -60,8 +60,7 @@ class DeadAttribute(MapAttribute[Any, Any]):
     message_id = UnicodeAttribute()
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
+class Tables(Struct, frozen=True):
     """The models and the connections of a pair of tables. Models are typed as ``Any``, because PynamoDB's attributes
     are dynamic.
 

@@ -6,10 +6,11 @@ import json
 import logging
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition

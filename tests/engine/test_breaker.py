@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sagas.authoring.context import Context
 from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry

@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from sagas.authoring.context import Context
 from sagas.authoring.policies import CircuitBreaker, Retry

@@ -6,10 +6,10 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sagas.authoring.context import Context
 from sagas.core.commands import Discard, Postpone

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.states import Attempts, SagaStatus, StepState

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sagas.authoring.context import Context
 from sagas.authoring.policies import Retry

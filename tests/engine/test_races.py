@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from sagas.core.states import Cancel, SagaState, SagaStatus, StepState, StepStatus
 from sagas.engine.attempt.attempt import Invocation
@@ -40,7 +41,7 @@ ROUNDS = 5
 @pytest.fixture(params=CONCURRENT, scope="module")
 def where(request: pytest.FixtureRequest) -> Database:
     """Each database in turn, with the emulator's S3."""
-    return replace(database(request.param), s3_url=emulator().s3_url)
+    return dataclasses.replace(database(request.param), s3_url=emulator().s3_url)
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ import json
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sagas.engine.sweep.orphans import COUNTS
 from sagas.engine.sweep.sweep import SweepRequest, sweeper_of

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from typing import Any, cast
 from unittest.mock import patch
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from sagas.core import arrivals, automaton, rules, transitions, undoing
 from sagas.core import events as ev

@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 from unittest.mock import patch
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from sagas.core import arrivals, rules, transitions, undoing
 from sagas.core import events as ev

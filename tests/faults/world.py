@@ -13,13 +13,14 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Literal
 from unittest.mock import patch
 
 from botocore.exceptions import BotoCoreError
+from msgspec.structs import replace
 
 from sagas.authoring.context import Context
 from sagas.core.states import SagaState, SagaStatus

@@ -13,13 +13,14 @@ import json
 import logging
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, cast
 from unittest.mock import patch
 
 from botocore.client import BaseClient
 from botocore.exceptions import BotoCoreError, ClientError, ReadTimeoutError
 from greenlet import getcurrent, greenlet
+from msgspec.structs import replace
 
 from sagas.authoring.context import Context
 from sagas.engine.attempt.course import Chain

@@ -10,12 +10,13 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, redirect_stdout, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 from unittest.mock import patch
 
 from botocore.exceptions import ConnectTimeoutError
+from msgspec.structs import replace
 
 from sagas.authoring.definition.definition import definition_of
 from sagas.cdk.layout.step_groups import SHARED, StepGroup

@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sagas.store.control.control import ControlItems
 from sagas.store.index.listing import Listing

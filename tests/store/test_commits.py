@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from sagas.core.states import Attempts, Cancel, SagaState, SagaStatus, StepStatus
 from sagas.store.outcomes import Fenced, FlagWon, Refused

@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sagas.authoring.definition.definition import (
     DEFINITION,
@@ -49,8 +51,7 @@ DEEPEST = 5
 _FIXED = ("request", "ctx")
 
 
-@dataclass(slots=True)
-class _Builder:
+class _Builder(Struct):
     """The class that is being read, and the steps defined so far."""
 
     where: str

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sagas.authoring.codec import decode, encode
 from sagas.authoring.policies import AutoDisable, CircuitBreaker, Exhausted, OrphanSweep, Retry
@@ -25,8 +27,7 @@ class StepSource(StrEnum):
     RESULT = "result"
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """A parameter of a step or an undo, filled by name.
 
     Args:
@@ -45,8 +46,7 @@ class Parameter:
     optional: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class UndoDefinition:
+class UndoDefinition(Struct, frozen=True):
     """The compensation of a step. The default of ``timeout`` (seconds) is the step's. ``follows_step`` says that
     ``retry`` is the step's, because neither the undo nor its class sets one. ``declares_none`` says that the return
     annotation is ``None``."""
@@ -60,8 +60,7 @@ class UndoDefinition:
     declares_none: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ChildrenDefinition:
+class ChildrenDefinition(Struct, frozen=True):
     """The children that a step starts.
 
     Args:
@@ -91,8 +90,7 @@ class ChildrenDefinition:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class StepDefinition:
+class StepDefinition(Struct, frozen=True):
     """One step: its code, its inputs by name, and its policies. ``timeout`` in seconds.
 
     For a wait, ``waits_for`` is its kind, ``wait`` its length in seconds, and ``signal_type`` the type of the signal.
@@ -146,8 +144,7 @@ DEFINITION = "__saga_definition__"
 """The attribute of a saga class that holds its definition."""
 
 
-@dataclass(frozen=True, slots=True)
-class SagaDefinition:
+class SagaDefinition(Struct, frozen=True):
     """A saga type. ``steps`` are in execution order."""
 
     name: str

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
+
+from msgspec import Struct
 
 from sagas.authoring.shapes.base import Path, Problems, SchemaDefinitions, Shape, json_type_of, too_deep
 
 _ABSENT: Any = object()
 
 
-@dataclass(frozen=True, slots=True)
-class RecordField:
+class RecordField(Struct, frozen=True):
     """A field of a record.
 
     Args:

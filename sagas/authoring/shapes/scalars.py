@@ -194,7 +194,7 @@ class Formatted(Shape):
         self.open_format = open_format
         self._to_text = to_text
         self._from_text = from_text
-        self._pattern = re.compile(pattern)
+        self._pattern = pattern
         self._keywords = {"pattern": f"^{pattern}$", **keywords}
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
@@ -204,12 +204,12 @@ class Formatted(Shape):
             text = self._to_text(value)
         except (ValueError, OverflowError):
             text = ""
-        if self._pattern.fullmatch(text):
+        if re.fullmatch(self._pattern, text):
             return text
         return problems.add(at, f"{self.label} that cannot be written as JSON")
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
-        if isinstance(data, str) and self._pattern.fullmatch(data):
+        if isinstance(data, str) and re.fullmatch(self._pattern, data):
             try:
                 return self._from_text(data)
             except (ValueError, ArithmeticError):

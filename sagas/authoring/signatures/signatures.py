@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from sagas.authoring.signatures.generics import has_type_variables, substitute
 from sagas.authoring.signatures.scope import NameScope, resolve
@@ -15,8 +16,7 @@ from sagas.errors import DefinitionError
 MISSING: Any = inspect.Parameter.empty
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(Struct, frozen=True):
     """A function's parameters by name, without ``self``, and its return type: ``MISSING`` if not annotated."""
 
     parameters: dict[str, Any]

@@ -6,11 +6,11 @@ import json
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.policies import MOST_CHILDREN
@@ -52,8 +52,7 @@ def _no_callbacks(saga: str, saga_id: str, step: str) -> str:
     raise SagaError("ctx.callback_url: the environment lacks SAGAS_CALLBACK_URL and SAGAS_CALLBACK_SECRET")
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptServices:
+class AttemptServices(Struct, frozen=True):
     """Services of an attempt.
 
     Args:
@@ -79,8 +78,7 @@ class AttemptServices:
     gates: Gates = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(Struct, frozen=True):
     """The Lambda invocation that handles a message.
 
     Args:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from sagas.core.states import SagaState
 from sagas.engine.attempt.carrying import Value, proven_inputs
@@ -21,8 +22,7 @@ _AFTER_LEASE = 5.0
 _ALL = "*"
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(Struct, frozen=True):
     """The steps whose code and undos a function may run in one invocation: those of its own queue.
 
     Args:
@@ -50,8 +50,7 @@ UNCHAINED = Chain()
 """No chain: each step has an invocation of its own."""
 
 
-@dataclass(slots=True)
-class Course:
+class Course(Struct):
     """The state of an invocation that handles a message. The steps that run in a chain share this state.
 
     Args:

@@ -6,7 +6,7 @@ the outcome is committed, or the lease is taken over, it is an ordinary message 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.commands import Postpone

@@ -13,9 +13,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
@@ -63,8 +63,7 @@ _SUPERVISOR = EntryContext(actor="supervisor")
 _STANDING = (SagaStatus.COMPLETED, SagaStatus.FAILED)
 
 
-@dataclass(frozen=True, slots=True)
-class Children:
+class Children(Struct, frozen=True):
     """Advances sagas on request, mainly those with children."""
 
     advancer: Advancer

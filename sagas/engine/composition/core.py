@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec.structs import replace
 
 from sagas.authoring.policies import SETTLE, AutoDisable
 from sagas.engine.advance import Advancer, MakesAttempts
@@ -261,14 +263,14 @@ def settings_from(environment: Mapping[str, str]) -> StoreSettings:
     missing = [name for name in ("SAGAS_TABLE", "SAGAS_AUDIT_TABLE") if not environment.get(name)]
     if missing:
         raise SagaError(f"the environment lacks {', '.join(missing)}")
-    return StoreSettings(
-        sagas_table=environment["SAGAS_TABLE"],
-        audit_table=environment["SAGAS_AUDIT_TABLE"],
+    usual = StoreSettings(environment["SAGAS_TABLE"], environment["SAGAS_AUDIT_TABLE"])
+    return replace(
+        usual,
         payload_bucket=environment.get("SAGAS_PAYLOAD_BUCKET", ""),
-        payload_limit=int(environment.get("SAGAS_PAYLOAD_LIMIT", StoreSettings.payload_limit)),
-        shards=int(environment.get("SAGAS_SHARDS", StoreSettings.shards)),
-        retention=float(environment.get("SAGAS_RETENTION", StoreSettings.retention)),
-        key_retention=float(environment.get("SAGAS_KEY_RETENTION", StoreSettings.key_retention)),
+        payload_limit=int(environment.get("SAGAS_PAYLOAD_LIMIT", usual.payload_limit)),
+        shards=int(environment.get("SAGAS_SHARDS", usual.shards)),
+        retention=float(environment.get("SAGAS_RETENTION", usual.retention)),
+        key_retention=float(environment.get("SAGAS_KEY_RETENTION", usual.key_retention)),
         joins_table=environment.get("SAGAS_JOINS_TABLE", ""),
         payload_key=environment.get("SAGAS_PAYLOAD_KEY", ""),
         region=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"),

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import replace
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.states import SagaState

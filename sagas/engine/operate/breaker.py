@@ -10,7 +10,9 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sagas.authoring.policies import Exhausted
 from sagas.core.commands import Postpone
@@ -54,8 +56,7 @@ _LONGEST_QUIET = 60.0
 """Upper limit of this time, which doubles with each refused count: a key takes only a thousand writes per second."""
 
 
-@dataclass(slots=True)
-class _Cached:
+class _Cached(Struct):
     """A breaker as this environment has cached it, and the failures that it has not counted in the store yet.
 
     Args:

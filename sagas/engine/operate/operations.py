@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sagas.core.automaton import decide
@@ -33,8 +33,7 @@ _MOST_PROBLEMS = 1_000
 """Maximum number of unknown steps that an error lists."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operations:
+class Operations(Struct, frozen=True):
     """Operations on single sagas. Each operation takes the lease before it journals."""
 
     reader: Reader

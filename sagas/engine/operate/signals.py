@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+from msgspec import Struct
 
 from sagas.authoring.codec import content_hash, decode, encode
 from sagas.authoring.definition.definition import StepDefinition
@@ -28,8 +29,7 @@ from sagas.store.signals.sent import SentSignal
 _TRIES = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Signalled:
+class Signalled(Struct, frozen=True):
     """Outcome of sending a signal.
 
     Args:
@@ -41,8 +41,7 @@ class Signalled:
     accepted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Signals:
+class Signals(Struct, frozen=True):
     """Accepts signals. One transaction puts a signal into the inbox and sets the saga's flag. If a worker holds the
     lease, it takes the signal. Otherwise this call takes it, if the saga waits for it."""
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import builtins
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from hashlib import sha256
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sagas.core.gates import Pause, Scope
 from sagas.core.ids import child_id, children_ids, id_for_key
@@ -67,8 +69,7 @@ _MOST_INCIDENTS = 5_000
 """Maximum number of sagas on the attention list that are grouped."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(Struct, frozen=True):
     """Answers questions about sagas."""
 
     registry: Registry

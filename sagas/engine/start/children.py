@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import asdict
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from sagas.authoring.codec import content_hash
 from sagas.core.ids import child_id
@@ -34,8 +34,7 @@ PARENT = "parent"
 """The actor of entries that a parent causes in the audit trail of its child."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChildCreator:
+class ChildCreator(Struct, frozen=True):
     """Creates children.
 
     Args:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sagas.authoring.codec import decode
 from sagas.core.gates import Scope
@@ -40,8 +42,7 @@ class KeyReused(InvalidRequest):
     """The idempotency key was used before with another request."""
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(Struct, frozen=True):
     """A started saga.
 
     Args:

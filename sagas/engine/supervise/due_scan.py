@@ -11,8 +11,9 @@ positions take one write per 1,000 sagas.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from sagas.core.text import epoch, iso
 from sagas.engine.clock import Clock
@@ -48,8 +49,7 @@ def look_ahead(every: float) -> float:
     return min(max(_PERIODS * every, LOOK_AHEAD), float(LONGEST_DELAY))
 
 
-@dataclass(slots=True)
-class FindReport:
+class FindReport(Struct):
     """Result of one run.
 
     Args:
@@ -68,8 +68,7 @@ class FindReport:
     stranded_shards: int = 0
 
 
-@dataclass(slots=True)
-class _Stretch:
+class _Stretch(Struct):
     """A part of a shard whose sagas are sent to a queue: sagas after ``after`` that are due by ``horizon``."""
 
     shard: str
@@ -80,8 +79,7 @@ class _Stretch:
     horizon: float
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """A run: its report, and the sagas that it has not sent yet, by queue and by expiry of their messages."""
 
     end: float
@@ -92,8 +90,7 @@ class _Run:
     idle: dict[str, bool] = field(default_factory=dict[str, bool])
 
 
-@dataclass(frozen=True, slots=True)
-class Finder:
+class Finder(Struct, frozen=True):
     """Sends due sagas to workers. Concurrent runs do no harm, because only one of them sends each page.
 
     ``paused_shards`` returns the index shards of paused types, each with a time. Sagas that are due by then are sent.

@@ -19,8 +19,8 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sagas.authoring.redaction import HIDDEN
@@ -56,8 +56,7 @@ _MOST_BYTES = 50_000
 """Maximum bytes of the buckets and keys of these objects together."""
 
 
-@dataclass(slots=True)
-class PurgeReport:
+class PurgeReport(Struct):
     """Result of one run. Lists have the ids of sagas.
 
     Args:
@@ -73,8 +72,7 @@ class PurgeReport:
     remaining: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Purger:
+class Purger(Struct, frozen=True):
     """Purges sagas whose retention has expired, and single sagas on request."""
 
     control: ControlItems

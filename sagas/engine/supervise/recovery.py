@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from sagas.core.commands import Backlog, StallNoticed
 from sagas.core.rules import in_wait, misfit, next_look, settles
@@ -38,8 +39,7 @@ _UNKNOWN_PAUSE = 600.0
 """Seconds until the next look at a saga whose type is not deployed, so that it does not delay others."""
 
 
-@dataclass(slots=True)
-class RecoveryReport:
+class RecoveryReport(Struct):
     """Result of one run. Lists have the ids of sagas.
 
     Args:
@@ -65,8 +65,7 @@ class RecoveryReport:
     by_type: Counter[tuple[str, bool]] = field(default_factory=Counter[tuple[str, bool]])
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryFilter:
+class RecoveryFilter(Struct, frozen=True):
     """The sagas that an operator wants to recover.
 
     Args:
@@ -86,8 +85,7 @@ class RecoveryFilter:
         return self.max_attempts is None or state.recovery.attempts < self.max_attempts
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryRun:
+class RecoveryRun(Struct, frozen=True):
     """Finds due sagas in the index and recovers them, longest overdue first. Concurrent runs do no harm."""
 
     advancer: Advancer

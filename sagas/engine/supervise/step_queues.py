@@ -9,7 +9,8 @@ sent again while they wait in line, which would cost them their places.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from sagas.core.commands import Backlog
 from sagas.core.states import SagaState
@@ -37,8 +38,7 @@ _RESERVED = 25
 """A run reserves this many resends at a time."""
 
 
-@dataclass(slots=True)
-class _Seen:
+class _Seen(Struct):
     """One environment's observations of a queue. Times are epoch seconds."""
 
     noted_at: float
@@ -84,8 +84,7 @@ class QueueProgress:
         self._seen.setdefault(key, _Seen(self._clock.now())).failing = True
 
 
-@dataclass(slots=True)
-class _StepQueue:
+class _StepQueue(Struct):
     """What a run knows about a queue. ``waiting`` is the number of its messages, ``reserved`` the number that the run
     may resend."""
 
@@ -94,8 +93,7 @@ class _StepQueue:
     reserved: int = 0
 
 
-@dataclass(slots=True)
-class StepQueues:
+class StepQueues(Struct):
     """The queues that one run needs, each read once. Runs may be concurrent.
 
     A run also notes if a queue's workers have handled nothing for a long time. Messages that were sent to such a queue

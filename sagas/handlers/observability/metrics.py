@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from aws_lambda_powertools.metrics import MetricUnit
+from msgspec import Struct
 
 Scope = Literal["saga type", "service", "both"]
 """The dimensions of a metric: ``service`` and ``saga``, only ``service``, or both combinations."""
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(Struct, frozen=True):
     """A metric in the service's namespace.
 
     Args:

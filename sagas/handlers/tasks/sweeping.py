@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, replace
 from typing import Any, cast
+
+from msgspec.structs import asdict, replace
 
 from sagas.authoring.shapes.scalars import has_surrogate
 from sagas.engine.composition.core import Core

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from sagas.core.text import sendable
 from sagas.errors import InvalidRequest, Problem
@@ -45,8 +44,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Body).decode
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """One message of a saga.
 
     Args:

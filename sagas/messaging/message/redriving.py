@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from sagas.core.ids import LONGEST_REASON
-from sagas.core.text import NOT_XML
+from sagas.core.text import outside_xml
 from sagas.errors import InvalidRequest, Problem
 
 BY = "redriven_by"
@@ -26,7 +26,7 @@ def check_reason(reason: str) -> None:
     """Refuse a reason that a message cannot contain."""
     if len(reason) > LONGEST_REASON:
         raise InvalidRequest("the reason is too long", [Problem("reason", f"longer than {LONGEST_REASON} characters")])
-    if NOT_XML.search(reason):
+    if outside_xml(reason):
         problem = Problem("reason", "has a control character or half a surrogate pair")
         raise InvalidRequest("the reason cannot be sent", [problem])
 
@@ -41,7 +41,7 @@ def redrive_attributes(attributes: Mapping[str, Any], by: str, reason: str) -> d
 def redriver_of(record: Mapping[str, Any]) -> tuple[str, str]:
     """Return the caller who redrove a message, and the reason. Either is empty if it is missing or invalid."""
     by, reason = _text(record, BY), _text(record, REASON)
-    usable = len(reason) <= LONGEST_REASON and not NOT_XML.search(reason)
+    usable = len(reason) <= LONGEST_REASON and not outside_xml(reason)
     return by if _PRINCIPAL.fullmatch(by) else "", reason if usable else ""
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sagas.core.states import SagaState, SagaStatus
 
@@ -24,8 +25,7 @@ _HOW = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ChildOutcome:
+class ChildOutcome(Struct, frozen=True):
     """The outcome of one child in one phase.
 
     Args:

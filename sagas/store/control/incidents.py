@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from sagas.core.rules import attention_code, step_in_trouble
 from sagas.core.states import SagaState
@@ -14,8 +14,7 @@ _LARGEST = 1024
 """Maximum bytes of a sort key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Incident:
+class Incident(Struct, frozen=True):
     """Why a saga needs an operator, and since when. It is the sort key of the attention list, so incidents can be
     grouped without a read of the sagas.
 

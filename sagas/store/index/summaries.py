@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sagas.core.states import SagaStatus
 from sagas.formats import check_format
@@ -15,8 +16,7 @@ from sagas.store.tables import Tables
 _ATTRIBUTES = ("saga_id", "format", "saga", "status", "attention", "updated_at", "lost_until", "steps")
 
 
-@dataclass(frozen=True, slots=True)
-class SagaSummary:
+class SagaSummary(Struct, frozen=True):
     """The part of a saga that decides whether its objects are orphans.
 
     Args:

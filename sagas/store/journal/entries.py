@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from typing import Annotated, Any, cast, get_args, get_origin
 
-from msgspec import NODEFAULT
+from msgspec import NODEFAULT, Struct, field
 from msgspec.structs import FieldInfo, fields
 
 from sagas.core import events as ev
@@ -21,8 +20,7 @@ ACTIONS = frozenset({"SagaStarted", "NeverStarted", *ev.FACTS})
 """The actions that entries of this version may record."""
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(Struct, frozen=True):
     """What remains of a purged entry: what happened and when, without texts and values of the saga.
 
     ``seal`` stands for the deleted parts, so that the chain of hashes can still be verified.
@@ -43,8 +41,7 @@ class Action:
         return linked(head, (saga_id, self.seq, iso(self.at), saga, *fields), self.seal)
 
 
-@dataclass(frozen=True, slots=True)
-class Tombstone:
+class Tombstone(Struct, frozen=True):
     """What remains of a purged saga, in place of its first entry.
 
     Args:
@@ -72,8 +69,7 @@ class Tombstone:
     hidden: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One entry of a saga's journal, which is its audit trail.
 
     Args:
@@ -202,8 +198,7 @@ def fact_of(entry: Entry, index: int) -> ev.Fact:
     return kind(**values)
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(Struct, frozen=True):
     """A field of a fact, and how an entry stores it. See :data:`sagas.core.events.ALWAYS` and ``TIME``.
 
     Args:

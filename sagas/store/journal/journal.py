@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, cast
 
 from botocore.exceptions import ClientError
+from msgspec.structs import replace
 from pynamodb.pagination import ResultIterator
 
 from sagas.aws import S3_DENIED, S3_NO_SUCH_KEY, code_of

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple
+
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from sagas.core.text import epoch, iso
 from sagas.store.control.mapping import Item, attributes_of, item_of, purge_in, purge_item, state_of

@@ -7,7 +7,7 @@ empty.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from sagas.core.text import iso
 from sagas.store.control.mapping import time_of
@@ -16,8 +16,7 @@ from sagas.store.outcomes import Refused
 from sagas.store.tables import Tables
 
 
-@dataclass(frozen=True, slots=True)
-class ScanPosition:
+class ScanPosition(Struct, frozen=True):
     """Progress of the latest round over a shard. Times are epoch seconds; 0 means never.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from sagas.core.text import iso
 from sagas.store.control.mapping import time_of
@@ -10,8 +10,7 @@ from sagas.store.outcomes import Refused
 from sagas.store.tables import Tables
 
 
-@dataclass(frozen=True, slots=True)
-class Watermark:
+class Watermark(Struct, frozen=True):
     """Progress of a queue. Times are epoch seconds; 0 means never.
 
     Args:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from sagas.paths import Place
 
 
-@dataclass(frozen=True, slots=True)
-class SentSignal:
+class SentSignal(Struct, frozen=True):
     """A value sent to a step.
 
     Args:
