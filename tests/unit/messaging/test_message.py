@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from sagas.core.text import NOT_XML
+from sagas.core.text import outside_xml
 from sagas.errors import InvalidRequest
 from sagas.formats import FORMAT, NewerFormat
 from sagas.messaging.message.carried import CarriedInput
@@ -237,6 +237,6 @@ def test_characters_that_sqs_does_not_take_are_escaped() -> None:
     text = "a\ufffeb\uffffc\x00d\ud7ff\ue000\U0010ffff"
     carried = (CarriedInput(1, "aa", "bb", json.dumps(text, ensure_ascii=False)),)
     body = replace(PLAIN, inputs=carried, correlation_id="\uffff").body
-    assert not NOT_XML.search(body)
+    assert not outside_xml(body)
     assert json.loads(body)["correlation_id"] == "\uffff"
     assert read(inputs=json.loads(body)["inputs"]).inputs == carried
