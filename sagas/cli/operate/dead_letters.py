@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sagas.cli.listing import Wide
 from sagas.cli.one_saga import SagaRef, Type, on_saga
 from sagas.cli.operate.operating import replaced
-from sagas.cli.output import count_of, emit, fail, plain, plain_line, pretty, say
+from sagas.cli.output import count_of, emit, fail, plain, plain_line, pretty, say, warn
 from sagas.cli.tables import show_dead_letters
 from sagas.cli.target import Target, on_target
 from sagas.core.text import moment
+from sagas.errors import SagaError
 
 if TYPE_CHECKING:
     from sagas.client import SagaClient
-    from sagas.client.operate.dead_letters import DeadLetter
+    from sagas.client.operate.dead_letters import DeadLetter, Failures
 
 _REPORT_EVERY = 1_000
 _LISTED = ("saga", "saga_id", "step", "message_id", "receives", "sent_at", "number", "reason")
@@ -30,12 +31,19 @@ _Limit = Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of me
 
 @on_target
 def list_dead_letters(target: Target, name: Type, limit: _Limit = 100, wide: Wide = False) -> None:
-    """List dead-lettered messages. They stay in the queue."""
-    letters = target.client().dead_letters(name, limit)
+    """List dead-lettered messages, with the attempts and the error of their steps. They stay in the queue."""
+    from sagas.client.operate.dead_letters import Failures, failures_of
+
+    client = target.client()
+    letters, failures = client.dead_letters(name, limit), Failures()
+    try:
+        failures = failures_of(client, letters)
+    except SagaError as error:
+        warn(f"the attempts and errors are missing: {error}")
     if target.as_json:
-        emit({"dead_letters": [{name: getattr(letter, name) for name in _LISTED} for letter in letters]})
+        emit({"dead_letters": [_listed(letter, failures) for letter in letters]})
     elif letters:
-        show_dead_letters(letters, wide=wide)
+        show_dead_letters(letters, failures, wide=wide)
     else:
         say(f"The dead-letter queue of {name} is empty.")
 
@@ -151,6 +159,11 @@ def redrive(
         say(f"Moved {count_of(len(moves.moved), 'message')}.")
     if saga_id is not None and not moves.moved:
         fail("no dead letter for this saga is visible now; run `sagas retry` instead")
+
+
+def _listed(letter: DeadLetter, failures: Failures) -> dict[str, Any]:
+    attempts, error = failures.get(letter.message_id, (None, None))
+    return {name: getattr(letter, name) for name in _LISTED} | {"attempts": attempts, "error": error}
 
 
 def _report(count: int) -> None:
