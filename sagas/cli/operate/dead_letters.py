@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,7 +18,7 @@ from sagas.errors import SagaError
 
 if TYPE_CHECKING:
     from sagas.client import SagaClient
-    from sagas.client.operate.dead_letters import DeadLetter, Failures
+    from sagas.client.operate.dead_letters import DeadLetter
 
 _REPORT_EVERY = 1_000
 _LISTED = ("saga", "saga_id", "step", "message_id", "receives", "sent_at", "number", "reason")
@@ -32,16 +32,17 @@ _Limit = Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of me
 @on_target
 def list_dead_letters(target: Target, name: Type, limit: _Limit = 100, wide: Wide = False) -> None:
     """List dead-lettered messages, with the attempts and the error of their steps. They stay in the queue."""
-    from sagas.client.operate.dead_letters import Failures, failures_of
+    from sagas.client.operate.dead_letters import UNKNOWN, Failure, failures_of
 
-    client = target.client()
-    letters, failures = client.dead_letters(name, limit), Failures()
+    client, failures = target.client(), dict[str, Failure]()
+    letters = client.dead_letters(name, limit)
     try:
         failures = failures_of(client, letters)
     except SagaError as error:
         warn(f"the attempts and errors are missing: {error}")
     if target.as_json:
-        emit({"dead_letters": [_listed(letter, failures) for letter in letters]})
+        listed = [({name: getattr(letter, name) for name in _LISTED}, letter.message_id) for letter in letters]
+        emit({"dead_letters": [fields | failures.get(message_id, UNKNOWN) for fields, message_id in listed]})
     elif letters:
         show_dead_letters(letters, failures, wide=wide)
     else:
@@ -159,11 +160,6 @@ def redrive(
         say(f"Moved {count_of(len(moves.moved), 'message')}.")
     if saga_id is not None and not moves.moved:
         fail("no dead letter for this saga is visible now; run `sagas retry` instead")
-
-
-def _listed(letter: DeadLetter, failures: Failures) -> dict[str, Any]:
-    attempts, error = failures.get(letter.message_id, (None, None))
-    return {name: getattr(letter, name) for name in _LISTED} | {"attempts": attempts, "error": error}
 
 
 def _report(count: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from botocore.exceptions import ClientError
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:  # the client imports this module
     from sagas.client.client import SagaClient
     from sagas.engine.read.answers import ErrorView
 
-Failures = dict[str, "tuple[int, ErrorView | None]"]
-"""Attempts and error of a step or undo, by the id of its dead letter."""
 _AT_ONCE = 16
 """At most this many sagas are read at a time."""
 _HIDDEN = "***"
@@ -145,21 +143,29 @@ def why_needed(sagas: SagaClient, letter: DeadLetter) -> str:
     return "" if died is not None and letter.number < died else "the saga waits for an operator"
 
 
-def failures_of(sagas: SagaClient, letters: Iterable[DeadLetter]) -> Failures:
-    """Return the attempts and the error of the step or undo of each dead letter, as its saga has them now, by message
-    id. Messages of no saga have none."""
+class Failure(TypedDict):
+    """The attempts of a step or undo, and its last error; ``None`` if unknown."""
+
+    attempts: int | None
+    error: ErrorView | None
+
+
+UNKNOWN: Failure = {"attempts": None, "error": None}
+
+
+def failures_of(sagas: SagaClient, letters: Iterable[DeadLetter]) -> dict[str, Failure]:
+    """Return the failure of each dead letter, by message id, as its saga has it now. Messages of no saga have none."""
     owned = [letter for letter in letters if letter.saga_id and not letter.reason]
 
-    def failure(letter: DeadLetter) -> tuple[int, ErrorView | None]:
+    def failure(letter: DeadLetter) -> Failure:
         with suppress(NotFound):
             for step in sagas.show(letter.saga, letter.saga_id)["steps"]:
                 if step["name"] == letter.step:
-                    return step["undo_attempts" if letter.undo else "attempts"], step["error"]
-        return 0, None
+                    return {"attempts": step["undo_attempts" if letter.undo else "attempts"], "error": step["error"]}
+        return UNKNOWN
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        failures = zip(owned, pool.map(failure, owned), strict=True)
-        return {letter.message_id: failure for letter, failure in failures if failure[0]}
+        return dict(zip((letter.message_id for letter in owned), pool.map(failure, owned), strict=True))
 
 
 class DeadLetterQueue:
