@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_overloads
 
@@ -19,6 +20,7 @@ import architecture
 import comparison
 import costs
 import typer.main
+import ways
 from http_reference import StandIn, http_page
 from states_page import page as states_page
 from states_page import svg as states_drawing
@@ -305,6 +307,8 @@ PAGES: dict[str, Callable[[], str]] = {
 
 IN_GIT: dict[str, Callable[[], str]] = {
     "images/architecture.svg": architecture.svg,
+    "images/dead-letter.svg": partial(ways.svg, "dead-letter"),
+    "images/release.svg": partial(ways.svg, "release"),
     "images/states.svg": states_drawing,
     "../sagas/cli/commands.json": command_summaries,
 }
