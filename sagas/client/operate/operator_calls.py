@@ -266,7 +266,7 @@ class OperatorCalls:
         """Set how often a saga has stalled since its last progress.
 
         If it stalls more often than the ``max_recovery_attempts`` of its type, the supervisor gives it up and undoes
-        it. 0 restores all recovery attempts.
+        it. 0 restores all recovery attempts. To keep a saga as it is, :meth:`pause` it.
 
         Args:
             type: the saga type.

@@ -77,7 +77,7 @@ class Telemetry:
 
     def postponed(self, reason: str, until: float, **fields: str) -> None:
         """Log why a message comes back: this invocation has no ``time`` for it. ``until``: epoch seconds."""
-        self.logger.info("message postponed", reason=reason, until=iso(until), **fields)
+        self.logger.info("message postponed", extra={"reason": reason, "until": iso(until), **fields})
 
     def newer_format(self, error: NewerFormat, message_id: str) -> None:
         """Log and count a message that waits for a newer version of the library."""
