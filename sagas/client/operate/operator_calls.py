@@ -96,7 +96,8 @@ class OperatorCalls:
         return self._transport.ask(COMPENSATE, type, saga_id, body=body)
 
     def resolve(self, type: str, saga_id: str, reason: str, action: str = "", steps: Sequence[str] = ()) -> SagaView:
-        """Mark a saga as settled by hand, so it leaves the attention list.
+        """Mark a saga as settled by hand, so it leaves the attention list. A second call corrects the first, and the
+        audit trail keeps both.
 
         Args:
             type: the saga type.
@@ -107,7 +108,7 @@ class OperatorCalls:
 
         Raises:
             NotFound: the saga does not exist.
-            Conflict: the saga is not on the attention list.
+            Conflict: the saga is not on the attention list, and was not resolved before.
             InvalidRequest: the reason is blank, or a step is unknown.
         """
         body = {"reason": reason, "action": action, "steps": [*steps]}
@@ -265,7 +266,7 @@ class OperatorCalls:
         """Set how often a saga has stalled since its last progress.
 
         If it stalls more often than the ``max_recovery_attempts`` of its type, the supervisor gives it up and undoes
-        it. 0 restores all recovery attempts.
+        it. 0 restores all recovery attempts. To keep a saga as it is, :meth:`pause` it.
 
         Args:
             type: the saga type.
