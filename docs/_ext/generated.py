@@ -26,14 +26,14 @@ from states_page import page as states_page
 from states_page import svg as states_drawing
 
 from sagas import AutoDisable, CircuitBreaker, OrphanSweep, Retry, children, errors, sleep, step, wait_for
-from sagas.authoring.options import OPTION_NAMES, SagaOptions
+from sagas.authoring.definition.definition import OPTION_NAMES, SagaOptions
 from sagas.authoring.policies import DEFAULT_RETRY
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import Undoable
 from sagas.cli.main import MODULES, app, commands_in
 from sagas.core import events
 from sagas.handlers.http import answers
-from sagas.handlers.observability.metrics import METRICS
+from sagas.handlers.telemetry import METRICS
 
 DOCS = Path(__file__).resolve().parents[1]
 NOTE = "*Generated from the code by `make docs`.*\n"

@@ -17,10 +17,9 @@ from msgspec import Struct, field
 from sagas.authoring.shapes.base import Shape, UnsupportedType
 from sagas.authoring.shapes.compiler import shape_of
 from sagas.authoring.shapes.containers import Array, FixedArray, Json, Mapping
-from sagas.authoring.shapes.models import Model
-from sagas.authoring.shapes.records import Record
+from sagas.authoring.shapes.records import Model, Record
 from sagas.authoring.shapes.unions import Union
-from sagas.authoring.signatures.annotations import SECRET
+from sagas.authoring.signatures import SECRET
 from sagas.errors import DefinitionError
 from sagas.paths import DEEP, EACH, Place, parse_path
 

@@ -13,12 +13,10 @@ from msgspec.structs import replace
 
 from sagas.authoring.context import Context, OrphanedObject
 from sagas.authoring.definition.building import build
-from sagas.authoring.definition.definition import DEFINITION, SagaDefinition
+from sagas.authoring.definition.definition import DEFINITION, OPTION_NAMES, SagaDefinition, SagaOptions, kebab
 from sagas.authoring.definition.members import ClassBody, collect
-from sagas.authoring.options import OPTION_NAMES, SagaOptions, kebab
 from sagas.authoring.policies import AutoDisable, OrphanSweep, Retry
-from sagas.authoring.signatures.generics import bindings, has_type_variables
-from sagas.authoring.signatures.scope import NameScope, resolve, scope_of
+from sagas.authoring.signatures import NameScope, bindings, has_type_variables, resolve, scope_of
 from sagas.errors import DefinitionError
 
 ReqT = TypeVar("ReqT")

@@ -9,8 +9,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Self
 
 from msgspec import Struct
 
-from sagas.authoring.calls import checked_call
-from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
+from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry, checked_call
 from sagas.errors import DefinitionError
 
 DEFAULT_TIMEOUT = 30.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, field, structs
 from msgspec.structs import replace
@@ -16,16 +16,15 @@ from sagas.core.commands import Decision, Run, Send, Write
 from sagas.core.rules import Plan, forward, next_fact
 from sagas.core.states import DeadMessage, Lease, SagaState, SagaStatus
 from sagas.core.text import iso
-from sagas.engine.clock import Clock, claimed_at
-from sagas.engine.contention import write_contended
-from sagas.engine.ports import CommitObserver
+from sagas.engine.ports import Clock, CommitObserver, claimed_at
 from sagas.errors import Unavailable
+from sagas.store.connection import Contended, Fenced, FlagWon, Refused
 from sagas.store.control.control import ControlItems
-from sagas.store.journal.entries import RESULTS, Entry, details_of, fact_of, hiding
-from sagas.store.journal.entry_hash import chained
+from sagas.store.journal.entries import RESULTS, Entry, chained, details_of, fact_of, hiding
 from sagas.store.journal.journal import Journal
-from sagas.store.outcomes import Fenced, FlagWon, Refused
-from sagas.store.signals.inbox import Inbox
+
+if TYPE_CHECKING:
+    from sagas.store.inbox import Inbox
 
 
 class EntryContext(Struct, frozen=True):
@@ -82,7 +81,7 @@ class Committer:
         journal: Journal,
         clock: Clock,
         observers: Sequence[CommitObserver] = (),
-        inbox: Inbox | None = None,
+        inbox: Callable[[], Inbox] | None = None,
     ) -> None:
         self._control = control
         self._journal = journal
@@ -213,7 +212,7 @@ class Committer:
             case ev.WaitEnded():
                 return fact, replace(context, payload="null")
             case ev.SignalReceived(index):
-                signal = self._inbox.get(state.saga_id, state.steps[index]) if self._inbox else None
+                signal = self._inbox().get(state.saga_id, state.steps[index]) if self._inbox else None
                 if signal is None:
                     raise Unavailable("the signal was accepted but cannot be read yet; try again")
                 details = {"sent_at": iso(signal.at), **hiding(signal.hidden)}
@@ -280,3 +279,20 @@ def _proven(decision: Decision, before: SagaState, entry: Entry) -> Decision:
 def _with_correlation(state: SagaState, before: SagaState) -> SagaState:
     """Return a saga with its correlation id, which the control item may lack."""
     return structs.replace(state, correlation_id=before.correlation_id)
+
+
+_T = TypeVar("_T")
+_TRIES = 10
+_PAUSE = 0.04
+"""Maximum seconds between the first two tries. Later tries are further apart."""
+
+
+def write_contended(clock: Clock, write: Callable[[], _T]) -> _T:
+    """Write, and retry while other writes touch the same item. For example, many children end at once and update a few
+    counters, or a signal comes while a worker commits. Returns the result of ``write``."""
+    for tries in range(1, _TRIES):
+        try:
+            return write()
+        except Contended:
+            clock.sleep(_PAUSE * tries * clock.chance())
+    return write()

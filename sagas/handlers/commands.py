@@ -15,10 +15,8 @@ from sagas.core.ids import KEY_PATTERN, LONGEST_CORRELATION_ID
 from sagas.engine.composition.operating import Operating
 from sagas.engine.composition.starting import Starting
 from sagas.errors import Conflict, InvalidRequest, NotFound, SagaError, TooLarge, Unavailable, full_text
-from sagas.handlers.observability.telemetry import frames, telemetry
-from sagas.handlers.observability.tracing import traced, tracer
-from sagas.handlers.tasks.records import records_of
-from sagas.handlers.warming import warm
+from sagas.handlers.invocation import records_of, warm
+from sagas.handlers.telemetry import frames, telemetry, traced, tracer
 from sagas.messaging.commands import (
     AnyCommand,
     Cancel,
@@ -28,7 +26,7 @@ from sagas.messaging.commands import (
     StartOn,
     parse_command,
 )
-from sagas.messaging.limits import backoff
+from sagas.messaging.queues import backoff
 
 GIVE_UP_AFTER = 15 * 60
 """Seconds for which a command is retried if its saga or type is unknown, because it may still appear."""

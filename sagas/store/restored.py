@@ -21,9 +21,9 @@ from msgspec import Struct
 from sagas.core.ids import child_id
 from sagas.core.states import ENDED
 from sagas.core.text import iso
-from sagas.store.children.joined import FORWARD
 from sagas.store.connection import SharedConnection
 from sagas.store.control.mapping import Item, attributes_of, number_in
+from sagas.store.joins import FORWARD
 
 _SEGMENTS = 32
 """The number of segments of a table that are scanned in parallel."""

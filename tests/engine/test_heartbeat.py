@@ -20,7 +20,7 @@ from sagas.engine.composition.core import settings_from
 from sagas.engine.registry import Registry
 from sagas.engine.worker import End
 from sagas.errors import Cancelled, Unavailable
-from sagas.messaging.message.message import Message, parse_record
+from sagas.messaging.message import Message, parse_record
 from tests.engine.acting import ACT, LEASE, Acting, Brief, helpers, until
 from tests.support.aws import HandmadeStack, LambdaContext
 from tests.support.bench import Bench, ManualClock

@@ -18,7 +18,7 @@ from sagas.core.text import iso
 from sagas.engine.attempt.attempt import lease_for
 from sagas.errors import PermanentError, Rejected, Unavailable
 from sagas.handlers import step as step_handler
-from sagas.messaging.message.message import Message
+from sagas.messaging.message import Message
 from tests.support.aws import LambdaContext
 from tests.support.bench import Bench
 from tests.support.sagas import FAIL, LOG, Order

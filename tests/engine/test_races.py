@@ -18,15 +18,14 @@ from msgspec.structs import replace
 
 from sagas.core.states import Cancel, SagaState, SagaStatus, StepState, StepStatus
 from sagas.engine.attempt.attempt import Invocation
-from sagas.engine.clock import SystemClock
+from sagas.engine.ports import SystemClock
 from sagas.engine.registry import Registry
 from sagas.engine.start.starter import Started
 from sagas.errors import SagaError
-from sagas.messaging.message.message import Message
-from sagas.messaging.queues import Queues
-from sagas.messaging.routes import Routes
+from sagas.messaging.message import Message
+from sagas.messaging.queues import Queues, Routes
+from sagas.store.connection import Fenced
 from sagas.store.journal.entries import Entry
-from sagas.store.outcomes import Fenced
 from tests.store.conftest import CONCURRENT, STALE_AFTER, Store, connect
 from tests.store.states import NOW, lease, new_id, saga
 from tests.support.aws import LambdaContext, client

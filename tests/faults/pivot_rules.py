@@ -16,7 +16,7 @@ from sagas.core import events as ev
 from sagas.core.commands import CancelArrived, CompensateArrived, Decision
 from sagas.core.rules import Plan, forward
 from sagas.core.states import Cancel, SagaState, StepStatus
-from sagas.engine.children import children
+from sagas.engine import children
 from sagas.store.control.control import ControlItems
 from tests.faults.rules import Rule, rules_in
 

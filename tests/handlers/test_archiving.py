@@ -12,7 +12,7 @@ import pytest
 from sagas.errors import InvalidRequest
 from sagas.formats import FORMAT, NewerFormat
 from sagas.handlers import archiving
-from sagas.store.journal.entry_hash import linked
+from sagas.store.journal.entries import linked
 from tests.handlers.conftest import Make, Site
 from tests.support.aws import LambdaContext
 from tests.support.sagas import Trip

@@ -24,15 +24,15 @@ from msgspec.structs import replace
 
 from sagas.authoring.context import Context
 from sagas.engine.attempt.course import Chain
-from sagas.engine.clock import uuid7
+from sagas.engine.ports import uuid7
 from sagas.engine.registry import Registry
 from sagas.errors import Rejected, SagaError
 from sagas.handlers import bulk as bulk_handler
 from sagas.handlers import now as now_handler
 from sagas.handlers import step as step_handler
-from sagas.messaging.routes import Routes
+from sagas.messaging.queues import Routes
 from sagas.messaging.work import BULK, NOW
-from sagas.store.settings import StoreSettings
+from sagas.store.tables import StoreSettings
 from tests.faults.mailbox import Letter
 from tests.faults.sagas import STAGE
 from tests.interleavings.texts import text_of, value_of

@@ -28,9 +28,9 @@ from sagas.errors import SagaError
 from sagas.handlers import bulk as bulk_handler
 from sagas.handlers import now as now_handler
 from sagas.handlers import step as step_handler
-from sagas.messaging.routes import Routes
+from sagas.messaging.queues import Routes
 from sagas.messaging.work import BULK, NOW
-from sagas.store.settings import StoreSettings
+from sagas.store.tables import StoreSettings
 from sagas.testing.expressions import Item
 from sagas.testing.faults import ProcessDied, Wire
 from sagas.testing.tables import refusal

@@ -33,17 +33,15 @@ from sagas.core.states import (
     StepState,
     StepStatus,
 )
-from sagas.engine.clock import SystemClock
+from sagas.engine.ports import SystemClock
 from sagas.engine.registry import SagaType
+from sagas.store.connection import Fenced, Refused
 from sagas.store.control.control import ControlItems
 from sagas.store.control.control_marks import progress_of
 from sagas.store.control.mapping import item_of, state_of
 from sagas.store.journal.entries import ACTIONS, Entry
-from sagas.store.journal.journal import Journal
-from sagas.store.journal.payloads import Payloads
-from sagas.store.outcomes import Fenced, Refused
-from sagas.store.settings import StoreSettings
-from sagas.store.tables import Tables, tables_for
+from sagas.store.journal.journal import Journal, Payloads
+from sagas.store.tables import StoreSettings, Tables, tables_for
 from tests.store import by_models
 from tests.store.conftest import STALE_AFTER
 from tests.store.states import NOW, contents, lease, new_id, saga, times

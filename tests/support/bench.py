@@ -14,15 +14,14 @@ from sagas.core.commands import Discard, Postpone
 from sagas.core.states import SagaState
 from sagas.core.text import epoch
 from sagas.engine.attempt.attempt import Invocation
-from sagas.engine.clock import uuid7
 from sagas.engine.composition.core import settings_from
+from sagas.engine.ports import uuid7
 from sagas.engine.registry import Registry
 from sagas.engine.worker import End
 from sagas.handlers import now as now_handler
 from sagas.handlers import step as step_handler
-from sagas.messaging.limits import LONGEST_DELAY
-from sagas.messaging.message.message import Message, parse_record
-from sagas.messaging.queues import Queues
+from sagas.messaging.message import Message, parse_record
+from sagas.messaging.queues import LONGEST_DELAY, Queues
 from sagas.messaging.work import Work
 from tests.support.aws import HandmadeStack, LambdaContext
 from tests.support.engine import Engine

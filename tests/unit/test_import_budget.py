@@ -18,7 +18,7 @@ STAGES = {
     "commands": "import sagas.cli.main",
     "client": "from sagas import SagaClient",
     "functions": "import sagas.handlers.api, sagas.handlers.step, sagas.handlers.bulk, sagas.handlers.supervisor",
-    "tracing is off": "from sagas.handlers.observability.tracing import tracer; assert tracer() is None",
+    "tracing is off": "from sagas.handlers.telemetry import tracer; assert tracer() is None",
 }
 
 

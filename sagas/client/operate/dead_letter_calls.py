@@ -109,7 +109,7 @@ class DeadLetterCalls:
             NotFound: the type does not exist.
             SagaError: this client has no URLs of queues, or the redrive was refused.
         """
-        from sagas.messaging.message.redriving import check_reason
+        from sagas.messaging.message import check_reason
 
         check_reason(reason)
         queue = self._dead_letter_queue(type)

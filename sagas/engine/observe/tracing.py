@@ -22,9 +22,8 @@ from sagas.engine.committer import Committed
 from sagas.engine.ports import MessageSender
 from sagas.engine.registry import SagaType
 from sagas.errors import SagaError
-from sagas.messaging.message.message import Message
-from sagas.messaging.message.trace import Trace, trace_in, trace_of
-from sagas.messaging.routes import Routes
+from sagas.messaging.message import Message, Trace, trace_in, trace_of
+from sagas.messaging.queues import Routes
 from sagas.messaging.work import NOW
 from sagas.store.journal.journal import Journal
 
@@ -47,7 +46,7 @@ class Span(Protocol):
 
 
 class Tracer(Protocol):
-    """Creates spans; see ``sagas.handlers.observability.otel``."""
+    """Creates spans; see ``sagas.handlers.otel``."""
 
     def span(
         self,

@@ -21,12 +21,11 @@ from sagas.core.commands import (
 from sagas.core.ids import children_ids
 from sagas.core.states import FanOut, Lease, SagaState, SagaStatus, StepStatus
 from sagas.engine.advance import Advancer
-from sagas.engine.committer import EntryContext
-from sagas.engine.contention import write_contended
+from sagas.engine.committer import EntryContext, write_contended
 from sagas.engine.read.reader import Reader
 from sagas.errors import Conflict, InvalidRequest, Problem, Unavailable
+from sagas.store.connection import Fenced
 from sagas.store.control.control import ControlItems
-from sagas.store.outcomes import Fenced
 
 _TRIES = 5
 _MOST_PROBLEMS = 1_000

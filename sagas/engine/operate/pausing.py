@@ -20,14 +20,14 @@ from msgspec.structs import replace
 from sagas.core.gates import Pause, Scope
 from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer
-from sagas.engine.clock import Clock
 from sagas.engine.operate.auto_disable import AutoDisabler
+from sagas.engine.ports import Clock
 from sagas.engine.registry import Registry
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, Unavailable
 from sagas.store.control.control import ControlItems
 from sagas.store.control.mapping import NEVER_DUE
 from sagas.store.index.listing import Listing
-from sagas.store.types.pauses import SETTLING, Pauses
+from sagas.store.pauses import SETTLING, Pauses
 
 _MOST_AT_ONCE = 1_000
 _A_SECOND = 20

@@ -16,15 +16,13 @@ from sagas.core.commands import Refuse, SignalArrived, StallNoticed
 from sagas.core.rules import in_wait
 from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer
-from sagas.engine.committer import EntryContext
-from sagas.engine.contention import write_contended
+from sagas.engine.committer import EntryContext, write_contended
 from sagas.engine.ports import WorkSender
 from sagas.engine.read.reader import Reader
 from sagas.errors import Conflict, NotFound, SagaError, Unavailable
 from sagas.messaging.work import NOW, OneSaga
-from sagas.store.outcomes import Fenced
-from sagas.store.signals.inbox import Inbox
-from sagas.store.signals.sent import SentSignal
+from sagas.store.connection import Fenced
+from sagas.store.inbox import Inbox, SentSignal
 
 _TRIES = 10
 

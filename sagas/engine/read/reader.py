@@ -15,8 +15,8 @@ from sagas.core.ids import child_id, children_ids, id_for_key
 from sagas.core.rules import forward, needs_attention
 from sagas.core.states import ENDED, SagaState, SagaStatus
 from sagas.core.text import iso
-from sagas.engine.clock import claimed_at
 from sagas.engine.operate.breaker import Breakers
+from sagas.engine.ports import claimed_at
 from sagas.engine.read.answers import (
     AuditEntry,
     ChildrenView,
@@ -41,15 +41,14 @@ from sagas.engine.read.views import (
 )
 from sagas.engine.registry import Registry
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem
-from sagas.store.children.joined import CARRIED, COMPLETED, FORWARD, NEVER
-from sagas.store.children.joins import Joins
+from sagas.store.connection import Changed
 from sagas.store.control.control import ControlItems
 from sagas.store.index.listing import ALWAYS, IndexPosition, Listing, TimeRange
 from sagas.store.index.search_keys import SearchKeys, find_key
+from sagas.store.joins import CARRIED, COMPLETED, FORWARD, NEVER, Joins
 from sagas.store.journal.entries import Entry
 from sagas.store.journal.journal import Journal
-from sagas.store.outcomes import Changed
-from sagas.store.types.pauses import Pauses
+from sagas.store.pauses import Pauses
 
 _ROOM = 5_000_000
 """Maximum bytes of the payloads in one answer. Lambda's limit is 6 MB, and the errors of steps need room, too."""

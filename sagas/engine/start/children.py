@@ -14,14 +14,12 @@ from msgspec.structs import asdict, replace
 from sagas.authoring.codec import content_hash
 from sagas.core.ids import child_id
 from sagas.core.states import Parent, SagaState
-from sagas.engine.attempt.carrying import carried, digest_of
-from sagas.engine.clock import Clock
+from sagas.engine.attempt.course import carried, digest_of
+from sagas.engine.ports import Clock
 from sagas.engine.registry import Registry, SagaType
 from sagas.engine.start.search_keys import named, search_keys_of, values_of
 from sagas.errors import InvalidRequest
-from sagas.messaging.message.carried import fitting
-from sagas.messaging.message.message import Message
-from sagas.messaging.message.trace import trace_in, trace_of
+from sagas.messaging.message import Message, fitting, trace_in, trace_of
 from sagas.store.control.control import ControlItems
 from sagas.store.index.search_keys import SearchKeys
 from sagas.store.journal.entries import NEVER_STARTED, Entry

@@ -14,9 +14,8 @@ from sagas.authoring.codec import decode
 from sagas.core.gates import Scope
 from sagas.core.ids import KEY_PATTERN, LONGEST_KEY, id_for_key
 from sagas.core.states import SagaState
-from sagas.engine.clock import Clock
 from sagas.engine.operate.auto_disable import AutoDisabler
-from sagas.engine.ports import MessageSender
+from sagas.engine.ports import Clock, MessageSender
 from sagas.engine.read.remains import Remains
 from sagas.engine.registry import Registry, SagaType
 from sagas.engine.start.blueprints import Blueprints
@@ -27,7 +26,7 @@ from sagas.store.control.control import ControlItems
 from sagas.store.index.search_keys import SearchKeys
 from sagas.store.journal.entries import Entry
 from sagas.store.journal.journal import Journal
-from sagas.store.types.pauses import Pauses
+from sagas.store.pauses import Pauses
 from sagas.store.types.streaks import FOREVER
 
 _SURELY_SENT = 4.0

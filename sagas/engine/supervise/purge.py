@@ -26,22 +26,22 @@ from msgspec.structs import replace
 from sagas.authoring.redaction import HIDDEN
 from sagas.core.ids import children_ids
 from sagas.core.states import Lease, Purge, SagaState
-from sagas.engine.clock import Clock
+from sagas.engine.ports import Clock
 from sagas.engine.read.reader import Reader
 from sagas.engine.read.redacting import hidden_by_source
 from sagas.engine.read.remains import ReadOnlySaga
 from sagas.engine.sweep.references import objects_in
 from sagas.errors import Conflict, SagaError, Unavailable
-from sagas.store.children.joins import Joins
 from sagas.store.control.control import ControlItems
 from sagas.store.control.mapping import purge_at
+from sagas.store.inbox import Inbox
 from sagas.store.index.listing import IndexPosition, Listing
 from sagas.store.index.search_keys import SearchKeys
+from sagas.store.joins import Joins
 from sagas.store.journal.entries import NEVER_STARTED, RESULTS, Entry, Tombstone, action_of
 from sagas.store.journal.journal import Journal
 from sagas.store.journal.tombstones import MOST_ACTIONS, Tombstones
-from sagas.store.settings import StoreSettings
-from sagas.store.signals.inbox import Inbox
+from sagas.store.tables import StoreSettings
 
 _NEVER = 253_402_300_799.0
 """The end of the year 9999. No version takes over a lease that lasts until then."""

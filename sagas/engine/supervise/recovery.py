@@ -15,17 +15,17 @@ from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
 from sagas.engine.operate.pausing import Pausing
 from sagas.engine.ports import WorkSender
+from sagas.engine.step_queues import StepQueues
 from sagas.engine.supervise.codeless import in_time
 from sagas.engine.supervise.due_scan import LOOK_AHEAD
-from sagas.engine.supervise.step_queues import StepQueues
 from sagas.errors import NotFound, Unavailable
 from sagas.messaging.queues import Queues
 from sagas.messaging.work import NOW, SagasToAdvance
+from sagas.store.connection import Fenced
 from sagas.store.control.control import ControlItems
 from sagas.store.control.mapping import due_at
 from sagas.store.index.listing import IndexPosition, Listing
-from sagas.store.outcomes import Fenced
-from sagas.store.schedule.watermarks import Watermarks
+from sagas.store.watermarks import Watermarks
 
 SUPERVISOR = "supervisor"
 _LONGEST_LIST = 10_000

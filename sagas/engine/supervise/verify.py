@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sagas.engine.clock import Clock
+from sagas.engine.ports import Clock
 from sagas.engine.read.reader import Reader
 from sagas.errors import NotFound
+from sagas.store.connection import Changed
 from sagas.store.control.control import ControlItems
 from sagas.store.journal.chain import Bad, ChainFinding, Verified, Wrong, look_through, look_through_tombstone
 from sagas.store.journal.entries import Entry
 from sagas.store.journal.journal import Journal
-from sagas.store.outcomes import Changed
 
 _TRIES = 3
 _OLDEST = 400 * 86_400.0

@@ -19,8 +19,8 @@ from sagas.engine.sweep.sweep_pages import PageSweep, SweepServices
 from sagas.engine.sweep.sweep_rounds import EndedRound, PartName, RoundSweep
 from sagas.errors import NotFound, SagaError, text_of
 from sagas.store.index.summaries import SagaSummaries
+from sagas.store.journal.journal import Payloads
 from sagas.store.journal.objects import connect_s3
-from sagas.store.journal.payloads import Payloads
 from sagas.store.journal.tombstones import Tombstones
 from sagas.store.schedule.sweep_rounds import SweepRounds
 from sagas.store.tables import tables_for

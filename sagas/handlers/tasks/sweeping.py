@@ -14,8 +14,8 @@ from sagas.engine.sweep.orphans import SweepReport
 from sagas.engine.sweep.sweep import Sweeper, SweepRequest, sweeper_of
 from sagas.engine.sweep.sweep_rounds import EndedRound, PartName
 from sagas.errors import InvalidRequest, Problem
-from sagas.handlers.observability.telemetry import telemetry
 from sagas.handlers.tasks.numbers import is_number
+from sagas.handlers.telemetry import telemetry
 from sagas.messaging.work import BULK, Work
 
 _RESERVE = 20.0

@@ -16,7 +16,6 @@ from msgspec import Struct
 from sagas.core.states import SagaStatus
 from sagas.core.text import iso
 from sagas.errors import InvalidRequest, Problem
-from sagas.store.control.incidents import Incident
 from sagas.store.control.mapping import (
     NEVER_DUE,
     ended_shard,
@@ -26,8 +25,7 @@ from sagas.store.control.mapping import (
 )
 from sagas.store.index.search_keys import saga_of
 from sagas.store.index.shards import Shards
-from sagas.store.settings import StoreSettings
-from sagas.store.tables import Tables
+from sagas.store.tables import Incident, StoreSettings, Tables
 
 T = TypeVar("T")
 

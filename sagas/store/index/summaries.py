@@ -10,8 +10,7 @@ from sagas.core.states import SagaStatus
 from sagas.formats import check_format
 from sagas.store.control.mapping import attributes_of, member, number_in, text_in, time_of
 from sagas.store.journal.tombstones import Tombstones
-from sagas.store.settings import StoreSettings
-from sagas.store.tables import Tables
+from sagas.store.tables import StoreSettings, Tables
 
 _ATTRIBUTES = ("saga_id", "format", "saga", "status", "attention", "updated_at", "lost_until", "steps")
 

@@ -1,8 +1,26 @@
-"""Journal entries, and how facts are stored in them."""
+"""Journal entries: how facts are stored in them, and their hashes.
+
+An entry's payload and its details have a hash each, with the entry's own random salt: the first 128 bits of SHA-256
+over domain, salt and text, each after its length, in base64url without padding. The domain distinguishes payload and
+details. Two proofs of integrity cover these hashes, but never the texts:
+
+- the rolling digest of the results so far, in the control item (:func:`chained`). It shows whether a payload in a
+  message is the journaled one;
+- the chain of a saga's audit trail (:func:`linked`), over each entry's fields and its seal, which is derived from both
+  hashes. A purge keeps fields and seals, and removes payload, details and salt. The chain can still be verified, and
+  without the salt a seal does not reveal the deleted values. The control item has the hash of the last entry.
+
+An entry stores its salt and the hash of its predecessor. It also stores the hash of its payload, which may be in S3.
+The hash of its details is computed when they are read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import base64
+import hashlib
+import json
+from collections.abc import Collection, Sequence
+from decimal import Context
 from enum import StrEnum
 from functools import cache
 from typing import Annotated, Any, cast, get_args, get_origin
@@ -14,7 +32,6 @@ from sagas.core import events as ev
 from sagas.core.states import DeadMessage, Purge, SagaState
 from sagas.core.text import epoch, iso
 from sagas.paths import Place
-from sagas.store.journal.entry_hash import details_hash, linked, payload_hash, sealed
 
 ACTIONS = frozenset({"SagaStarted", "NeverStarted", *ev.FACTS})
 """The actions that entries of this version may record."""
@@ -235,3 +252,74 @@ class _Field(Struct, frozen=True):
 def _fields(kind: type[ev.Fact]) -> tuple[_Field, ...]:
     """The fields that an entry stores in its details."""
     return tuple(_Field.of(item) for item in fields(kind) if item.name not in _OF_THE_ENTRY)
+
+
+_EXACT = Context(prec=400)
+"""Decimal digits. No double needs as many, so nothing is rounded."""
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def payload_hash(salt: str, payload: str) -> str:
+    """Return the hash of an entry's payload: 22 characters."""
+    return _hash("payload", salt, payload)
+
+
+def details_hash(salt: str, details: dict[str, Any]) -> str:
+    """Return the hash of an entry's details: 22 characters."""
+    return _hash("details", salt, canonical(details))
+
+
+def chained(digest: str, seq: int, payload_hash: str) -> str:
+    """Return the digest of all results up to this one: 22 characters."""
+    return _hash("results", digest, str(seq), payload_hash)
+
+
+def sealed(token: int, correlation_id: str, trace_id: str, payload_hash: str, details_hash: str) -> str:
+    """Return the seal of an entry: 22 characters that stand for the parts that a purge deletes."""
+    return _hash("seal", str(token), correlation_id, trace_id, payload_hash, details_hash)
+
+
+def packed_hash(text: str) -> bytes:
+    """Return the 16 bytes of a hash of 22 characters."""
+    return base64.urlsafe_b64decode(f"{text}==")
+
+
+def unpacked_hash(raw: bytes) -> str:
+    """Return the hash of 22 characters for 16 bytes."""
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def linked(head: bytes, fields: Sequence[str | int | None], seal: str) -> bytes:
+    """Return the hash of an entry: 32 bytes."""
+    return _digest("entry", head.hex(), canonical(list(fields)), seal)
+
+
+def canonical(value: Any) -> str:
+    """Return the canonical JSON text of a value: no spaces, members sorted by name, numbers in the shortest decimal
+    form. DynamoDB stores decimals, and may return a number in another form than the one written."""
+    match value:
+        case None | bool():
+            return json.dumps(value)
+        case int() | float():
+            number = _EXACT.create_decimal(json.dumps(value)).normalize(_EXACT)
+            return str(number if number else 0)  # DynamoDB has no negative zero
+        case str():
+            # Lone surrogates are journaled as escapes; see ``sagas.store.tables``.
+            return _quoted(value.encode(errors="backslashreplace").decode())
+        case dict():
+            members = cast("dict[str, Any]", value)
+            return "{" + ",".join(f"{canonical(name)}:{canonical(members[name])}" for name in sorted(members)) + "}"
+        case _:
+            return "[" + ",".join(map(canonical, value)) + "]"
+
+
+def _hash(domain: str, *parts: str) -> str:
+    return unpacked_hash(_digest(domain, *parts)[:16])
+
+
+def _digest(domain: str, *parts: str) -> bytes:
+    hasher = hashlib.sha256()
+    for part in (f"lambda-sagas/{domain}", *parts):
+        text = part.encode()
+        hasher.update(len(text).to_bytes(8, "big") + text)
+    return hasher.digest()

@@ -11,7 +11,7 @@ from msgspec import Struct
 from sagas.aws import S3_DENIED, STEPS, code_of, connect, translated
 from sagas.core.text import outside_xml
 from sagas.errors import SagaError
-from sagas.store.settings import StoreSettings
+from sagas.store.tables import StoreSettings
 
 PAGE = 1_000
 """Maximum keys that S3 lists or deletes in one request."""

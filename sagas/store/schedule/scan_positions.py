@@ -10,9 +10,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from sagas.core.text import iso
+from sagas.store.connection import Refused
 from sagas.store.control.mapping import time_of
 from sagas.store.index.listing import IndexPosition
-from sagas.store.outcomes import Refused
 from sagas.store.tables import Tables
 
 

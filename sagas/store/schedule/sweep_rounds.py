@@ -15,11 +15,9 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from sagas.store.connection import Refused
 from sagas.store.control.mapping import Item, attributes_of, number_in, text_in, text_of, time_of
-from sagas.store.documents import packed, unpacked
-from sagas.store.outcomes import Refused
-from sagas.store.settings import StoreSettings
-from sagas.store.tables import Tables
+from sagas.store.tables import StoreSettings, Tables, packed, unpacked
 
 
 class Round(Struct, frozen=True):

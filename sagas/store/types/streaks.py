@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import Struct
 
 from sagas.core.text import epoch, iso
+from sagas.store.connection import Refused
 from sagas.store.control.mapping import time_of
-from sagas.store.outcomes import Refused
 from sagas.store.tables import Tables
 
 FOREVER = 253_370_764_800.0

@@ -11,10 +11,7 @@ from msgspec.structs import replace
 from sagas.core.text import outside_xml
 from sagas.errors import InvalidRequest
 from sagas.formats import FORMAT, NewerFormat
-from sagas.messaging.message.carried import CarriedInput
-from sagas.messaging.message.message import Message, parse_record
-from sagas.messaging.message.pending_commit import PendingCommit
-from sagas.messaging.message.trace import Trace
+from sagas.messaging.message import CarriedInput, Message, PendingCommit, Trace, parse_record
 
 SAGA_ID = "019aa5cd-4f25-7b02-8d6c-3f21d2a4c951"
 OTHER = "019aa59c-fb41-7d0b-8a37-c2d15e94f603"

@@ -12,8 +12,8 @@ from sagas.core.states import Parent, SagaState
 from sagas.engine.ports import WorkSender
 from sagas.errors import SagaError
 from sagas.messaging.work import NOW, SagasToAdvance
-from sagas.store.children.joins import Joins
 from sagas.store.control.control import ControlItems
+from sagas.store.joins import Joins
 
 BLOCK = 25
 """Maximum number of children that one message starts."""
