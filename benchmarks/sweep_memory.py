@@ -22,7 +22,7 @@ from typing import Any
 from sagas import Context, OrphanSweep, Saga, step
 from sagas.authoring.definition.definition import definition_of
 from sagas.core.states import SagaStatus
-from sagas.engine.ports import SystemClock
+from sagas.engine.clock import SystemClock
 from sagas.engine.sweep.orphans import SweepReport
 from sagas.engine.sweep.sweep import Sweeper, SweepRequest
 from sagas.engine.sweep.sweep_pages import SweepServices

@@ -62,13 +62,13 @@ class Target:
 
     def ahead(self) -> float:
         """Return the seconds by which the service's clock is ahead, because time was skipped on the local stack."""
-        from sagas.engine.ports import skipped
+        from sagas.engine.clock import skipped
 
         return skipped(str(Path.cwd() / ".sagas" / "clock")) if self.stack is None else 0.0
 
     def now(self) -> float:
         """Return the time of the service's clock, in epoch seconds."""
-        from sagas.engine.ports import SystemClock
+        from sagas.engine.clock import SystemClock
 
         return SystemClock().now() + self.ahead()
 

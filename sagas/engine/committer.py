@@ -16,7 +16,8 @@ from sagas.core.commands import Decision, Run, Send, Write
 from sagas.core.rules import Plan, forward, next_fact
 from sagas.core.states import DeadMessage, Lease, SagaState, SagaStatus
 from sagas.core.text import iso
-from sagas.engine.ports import Clock, CommitObserver, claimed_at
+from sagas.engine.clock import Clock, claimed_at
+from sagas.engine.ports import CommitObserver
 from sagas.errors import Unavailable
 from sagas.store.connection import Contended, Fenced, FlagWon, Refused
 from sagas.store.control.control import ControlItems

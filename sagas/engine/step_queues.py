@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from sagas.core.commands import Backlog
 from sagas.core.states import SagaState
-from sagas.engine.ports import Clock
+from sagas.engine.clock import Clock
 from sagas.engine.worker import BETWEEN_NOTES
 from sagas.errors import NotFound
 from sagas.messaging.queues import LONGEST_BACKOFF, LONGEST_DELAY, Queues

@@ -16,9 +16,8 @@ from sagas.engine.advance import Advanced, Advancer
 from sagas.engine.attempt.attempt import Invocation, NotCommitted, lease_for
 from sagas.engine.attempt.course import RECORDING, Course
 from sagas.engine.attempt.failures import comes_back, with_pending
-from sagas.engine.ports import Clock
-from sagas.errors import SagaError, Unavailable
-from sagas.formats import NewerFormat
+from sagas.engine.clock import Clock
+from sagas.errors import NewerFormat, SagaError, Unavailable
 from sagas.messaging.message import Message
 from sagas.store.connection import Fenced
 from sagas.store.watermarks import Watermarks

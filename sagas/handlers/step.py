@@ -14,8 +14,7 @@ from sagas.core.commands import Discard, FailDelivery, Postpone
 from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.attempt.course import RECORDING
 from sagas.engine.composition.running import Running
-from sagas.errors import InvalidRequest, NotFound, SagaError, text_of
-from sagas.formats import NewerFormat
+from sagas.errors import InvalidRequest, NewerFormat, NotFound, SagaError, text_of
 from sagas.handlers.invocation import records_of, warm
 from sagas.handlers.telemetry import frames, telemetry, traced, tracer
 from sagas.messaging.message import Message, parse_record

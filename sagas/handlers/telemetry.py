@@ -16,7 +16,7 @@ from msgspec import Struct
 from sagas.core.events import Fact
 from sagas.core.states import SagaState, SagaStatus, StepStatus
 from sagas.core.text import iso
-from sagas.formats import NewerFormat
+from sagas.errors import NewerFormat
 from sagas.messaging.message import Message
 
 if TYPE_CHECKING:

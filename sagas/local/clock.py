@@ -10,7 +10,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sagas.core.text import epoch
-from sagas.engine.ports import SystemClock, skipped
+from sagas.engine.clock import SystemClock, skipped
 from sagas.local.deploy.description import Description
 from sagas.local.emulator.clients import Clients
 from sagas.local.errors import LocalStackError

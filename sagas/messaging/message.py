@@ -14,8 +14,7 @@ from msgspec import Meta, Struct
 from sagas.core.events import FACTS, Fact, Reports
 from sagas.core.ids import LONGEST_REASON
 from sagas.core.text import epoch, iso, outside_xml, sendable
-from sagas.errors import InvalidRequest, Problem
-from sagas.formats import FORMAT, check_format
+from sagas.errors import FORMAT, InvalidRequest, Problem, check_format
 from sagas.paths import Place
 
 _Header = Annotated[str, msgspec.Meta(max_length=512)]

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from sagas.core.states import SagaState, StepState, StepStatus
 from sagas.core.text import epoch, iso
-from sagas.formats import FORMAT, check_format
+from sagas.errors import FORMAT, check_format
 from sagas.paths import Place
 from sagas.store.connection import Refused, update_of
 from sagas.store.control.mapping import Item, attributes_of, number_in, shard_of, text_in

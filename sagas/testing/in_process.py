@@ -23,10 +23,11 @@ from sagas.engine.attempt.context import StepContext
 from sagas.engine.attempt.course import carried
 from sagas.engine.attempt.runner import Runner, new_instance
 from sagas.engine.children import Children
+from sagas.engine.clock import SystemClock
 from sagas.engine.committer import Committer, EntryContext
 from sagas.engine.joining import JoinObserver
 from sagas.engine.operate.breaker import Breakers
-from sagas.engine.ports import NullObserver, SystemClock
+from sagas.engine.ports import NullObserver
 from sagas.engine.registry import Registry, SagaType
 from sagas.engine.start.blueprints import Blueprints
 from sagas.engine.start.children import ChildCreator, first_entry, new_state

@@ -23,7 +23,7 @@ os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AW
 logging.disable(logging.CRITICAL)
 
 from sagas import Retry, Saga, step
-from sagas.engine.ports import SystemClock
+from sagas.engine.clock import SystemClock
 from tests.support.aws import HandmadeStack
 from tests.support.bench import Bench, ManualClock
 from tests.support.dynamodb import aws

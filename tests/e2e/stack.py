@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from sagas import SagaClient
 from sagas.cli.main import app as commands
-from sagas.engine.ports import skipped
+from sagas.engine.clock import skipped
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SAGAS = str(Path(sys.executable).parent / "sagas")

@@ -11,7 +11,7 @@ import pytest
 from sagas.authoring.context import Context
 from sagas.core.states import Lease, Progress, SagaState, StepState
 from sagas.engine.attempt.heartbeat import INTERVAL, ProgressReport
-from sagas.engine.ports import SystemClock
+from sagas.engine.clock import SystemClock
 from sagas.errors import Unavailable
 from tests.engine.acting import ACT, Acting, Brief, helpers, until
 from tests.support.bench import Bench

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from sagas.core.states import Cancel, SagaState, SagaStatus, StepState, StepStatus
 from sagas.engine.attempt.attempt import Invocation
-from sagas.engine.ports import SystemClock
+from sagas.engine.clock import SystemClock
 from sagas.engine.registry import Registry
 from sagas.engine.start.starter import Started
 from sagas.errors import SagaError

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sagas.core.states import SagaState, StepState
-from sagas.engine.ports import uuid7
+from sagas.engine.clock import uuid7
 from sagas.engine.registry import Registry
 from sagas.messaging.queues import Routes
 from sagas.store.control.mapping import item_of

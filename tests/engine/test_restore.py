@@ -20,7 +20,7 @@ from sagas.aws import PATIENT
 from sagas.cli.main import app
 from sagas.core.ids import child_id
 from sagas.core.text import iso
-from sagas.engine.ports import uuid7
+from sagas.engine.clock import uuid7
 from sagas.store.connection import SharedConnection
 from sagas.store.restored import Trimmed, trim_audit, trim_joins
 from sagas.testing.expressions import plain

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from sagas.core.states import SagaStatus
+from sagas.engine.clock import SystemClock, uuid7
 from sagas.engine.composition.core import settings_from
-from sagas.engine.ports import SystemClock, uuid7
 from sagas.engine.sweep.orphans import SweepReport
 from sagas.engine.sweep.sweep_pages import SweepServices
 from sagas.engine.sweep.sweep_rounds import EndedRound, PartName, RoundSweep

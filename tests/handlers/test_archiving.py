@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from sagas.errors import InvalidRequest
-from sagas.formats import FORMAT, NewerFormat
+from sagas.errors import FORMAT, InvalidRequest, NewerFormat
 from sagas.handlers import archiving
 from sagas.store.journal.entries import linked
 from tests.handlers.conftest import Make, Site

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from sagas.authoring.context import Context
 from sagas.engine.attempt.course import Chain
-from sagas.engine.ports import uuid7
+from sagas.engine.clock import uuid7
 from sagas.engine.registry import Registry
 from sagas.errors import Rejected, SagaError
 from sagas.handlers import bulk as bulk_handler

@@ -10,7 +10,7 @@ from typing import Any
 from sagas.core.text import epoch
 from sagas.engine.attempt.attempt import SKEW
 from sagas.engine.attempt.course import RECORDING
-from sagas.engine.ports import claimed_at
+from sagas.engine.clock import claimed_at
 from sagas.store.journal.entries import NEVER_STARTED
 from sagas.store.tables import StoreSettings
 from tests.faults.mailbox import Letter

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 
-from sagas.engine.ports import uuid7
+from sagas.engine.clock import uuid7
 
 
 @dataclass

@@ -39,7 +39,7 @@ from sagas.core.states import (
     StepState,
     StepStatus,
 )
-from sagas.engine.ports import SystemClock
+from sagas.engine.clock import SystemClock
 
 NOW = 1_795_250_000.0
 _clock = SystemClock()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sagas.engine.ports import SystemClock
+from sagas.engine.clock import SystemClock
 from sagas.store.journal.entries import Entry, canonical, chained, details_hash, payload_hash
 from tests.store.conftest import Store
 from tests.store.states import NOW, new_id

@@ -33,7 +33,7 @@ from sagas.core.states import (
     StepState,
     StepStatus,
 )
-from sagas.engine.ports import SystemClock
+from sagas.engine.clock import SystemClock
 from sagas.engine.registry import SagaType
 from sagas.store.connection import Fenced, Refused
 from sagas.store.control.control import ControlItems

@@ -14,8 +14,8 @@ from sagas.core.commands import Discard, Postpone
 from sagas.core.states import SagaState
 from sagas.core.text import epoch
 from sagas.engine.attempt.attempt import Invocation
+from sagas.engine.clock import uuid7
 from sagas.engine.composition.core import settings_from
-from sagas.engine.ports import uuid7
 from sagas.engine.registry import Registry
 from sagas.engine.worker import End
 from sagas.handlers import now as now_handler

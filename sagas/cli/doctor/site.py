@@ -19,7 +19,7 @@ from botocore.exceptions import ClientError
 from sagas.aws import CALLER, INVOCATION, code_of, connect, open_session
 from sagas.cli.target import Target
 from sagas.client.endpoints import deployed_stacks, endpoints_from_file, of_aws
-from sagas.engine.ports import SystemClock
+from sagas.engine.clock import SystemClock
 from sagas.errors import SagaError, Unavailable, full_text, text_of
 from sagas.local.deploy.assembly import read_assembly
 from sagas.local.deploy.synthesis import synthesize

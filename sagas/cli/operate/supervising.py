@@ -133,7 +133,7 @@ def trim(
     """Make restored tables consistent before you use them: remove entries that are newer than the table of sagas."""
     from sagas.aws import PATIENT
     from sagas.core.text import epoch, iso
-    from sagas.engine.ports import SystemClock
+    from sagas.engine.clock import SystemClock
     from sagas.store.connection import SharedConnection
     from sagas.store.restored import time_of_restore, trim_audit, trim_joins
 

@@ -38,7 +38,7 @@ def logs(
     """Show what the functions logged about a saga: lines of the library and of ctx.logger."""
     client, saga_id = target.client(), saga.saga_id
     # Imported late: this takes time to load, and no help text needs it.
-    from sagas.engine.ports import SystemClock
+    from sagas.engine.clock import SystemClock
 
     begin = None if since is None else epoch(since.at(SystemClock().now()))
     lines = client.logs(saga_id, begin)

@@ -15,7 +15,7 @@ from sagas.aws import code_of, translated
 from sagas.client.operate.queue_walk import OnProgress, QueueWalk
 from sagas.core.states import ENDED, SagaStatus
 from sagas.core.text import iso
-from sagas.engine.ports import SystemClock
+from sagas.engine.clock import SystemClock
 from sagas.errors import NotFound, SagaError, full_text
 from sagas.messaging.message import parse_record, redrive_attributes
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sagas.core.text import iso
-from sagas.engine.ports import SystemClock
+from sagas.engine.clock import SystemClock
 from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, SagaError, Unavailable
 
 _TRIES = 3

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from sagas.engine.ports import SystemClock
+from sagas.engine.clock import SystemClock
 
 T = TypeVar("T")
 R = TypeVar("R")

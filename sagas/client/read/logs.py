@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from sagas.client.endpoints import ServiceEndpoints
 from sagas.client.transport import Transport
-from sagas.engine.ports import SystemClock
+from sagas.engine.clock import SystemClock
 from sagas.errors import InvalidRequest, Problem, SagaError
 
 if TYPE_CHECKING:

@@ -24,8 +24,9 @@ from sagas.engine.attempt.course import COMMIT_RESERVE, RECORDING, Course, Value
 from sagas.engine.attempt.failures import checked, postponement, step_failure, undo_failure
 from sagas.engine.attempt.heartbeat import Heartbeat, ProgressReport
 from sagas.engine.attempt.runner import Runner, changed_children, inputs_needed, moment, secrets_in
+from sagas.engine.clock import Clock, claimed_at
 from sagas.engine.committer import Committed, Committer, EntryContext, write_contended
-from sagas.engine.ports import Clock, Gate, Gates, claimed_at, shut_gate
+from sagas.engine.ports import Gate, Gates, shut_gate
 from sagas.engine.registry import SagaType
 from sagas.errors import NotYet, SagaError, TypeChanged, Unavailable, WrongResult
 from sagas.messaging.message import Message, PendingCommit

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from sagas.authoring.context import object_key
-from sagas.engine.ports import Clock
+from sagas.engine.clock import Clock
 from sagas.errors import Cancelled, SagaError
 
 _CANCEL_CHECK = 4.0

@@ -1,8 +1,8 @@
 """Turns exceptions into facts, and keeps outcomes that could not be committed.
 
 Such an outcome waits in its step's queue until the store is reachable again. A message with a pending commit is a copy
-of the attempt's message, with the same dispatch number, and replaces it. Once the outcome is committed, or the lease is taken over, it is an
-ordinary message again.
+of the attempt's message, with the same dispatch number, and replaces it. Once the outcome is committed, or the lease is
+taken over, it is an ordinary message again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sagas.authoring.policies import Retry
 from sagas.core import events as ev
 from sagas.core.commands import Postpone
 from sagas.core.states import Polling, SagaState, StepState
-from sagas.engine.ports import Clock, claimed_at
+from sagas.engine.clock import Clock, claimed_at
 from sagas.errors import NotYet, Rejected, TimedOut, TypeChanged, WrongResult, text_of
 from sagas.messaging.message import Message, PendingCommit
 from sagas.messaging.queues import backoff

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from sagas.core.states import Progress, SagaState
-from sagas.engine.ports import Clock
+from sagas.engine.clock import Clock
 from sagas.errors import SagaError
 
 _SHORTEST = 0.25

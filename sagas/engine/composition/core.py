@@ -21,17 +21,9 @@ from sagas.engine.advance import Advancer, MakesAttempts
 from sagas.engine.attempt.attempt import Attempt, AttemptServices
 from sagas.engine.attempt.course import UNCHAINED, Chain
 from sagas.engine.attempt.runner import Runner
+from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.committer import Committer
-from sagas.engine.ports import (
-    Clock,
-    CommitObserver,
-    EngineObserver,
-    Gates,
-    MessageSender,
-    NullObserver,
-    PauseGate,
-    SystemClock,
-)
+from sagas.engine.ports import CommitObserver, EngineObserver, Gates, MessageSender, NullObserver, PauseGate
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError
 from sagas.messaging.message import Message

@@ -37,7 +37,8 @@ from sagas.core.gates import (
 )
 from sagas.core.states import SagaState
 from sagas.core.text import iso
-from sagas.engine.ports import Clock, EngineObserver
+from sagas.engine.clock import Clock
+from sagas.engine.ports import EngineObserver
 from sagas.engine.registry import Registry
 from sagas.errors import BreakerOpen, NotFound, Unavailable
 from sagas.messaging.message import Message

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from sagas.core.gates import Pause, Scope
 from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer
+from sagas.engine.clock import Clock
 from sagas.engine.operate.auto_disable import AutoDisabler
-from sagas.engine.ports import Clock
 from sagas.engine.registry import Registry
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, Unavailable
 from sagas.store.control.control import ControlItems

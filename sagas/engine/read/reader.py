@@ -15,8 +15,8 @@ from sagas.core.ids import child_id, children_ids, id_for_key
 from sagas.core.rules import forward, needs_attention
 from sagas.core.states import ENDED, SagaState, SagaStatus
 from sagas.core.text import iso
+from sagas.engine.clock import claimed_at
 from sagas.engine.operate.breaker import Breakers
-from sagas.engine.ports import claimed_at
 from sagas.engine.read.answers import (
     AuditEntry,
     ChildrenView,

@@ -15,8 +15,8 @@ from msgspec import Struct, field
 from sagas.core.gates import NO_PAUSE, Scope
 from sagas.core.states import ENDED, SagaStatus
 from sagas.core.text import iso
+from sagas.engine.clock import Clock
 from sagas.engine.operate.breaker_operations import BreakerOperations
-from sagas.engine.ports import Clock
 from sagas.engine.read.overviews import QueueStats, StatsView, TypeStats
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError

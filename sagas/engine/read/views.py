@@ -19,7 +19,7 @@ from sagas.core.rules import (
 )
 from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.text import epoch, iso
-from sagas.engine.ports import claimed_at
+from sagas.engine.clock import claimed_at
 from sagas.engine.read.answers import (
     AttentionView,
     AuditEntry,

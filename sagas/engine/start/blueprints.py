@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sagas.authoring.definition.definition import SagaDefinition
-from sagas.engine.ports import Clock
+from sagas.engine.clock import Clock
 from sagas.lock.content import Content, blueprint_in, blueprint_of, body_of, hash_of
 from sagas.store.types.blueprints import BlueprintItems
 

@@ -15,7 +15,7 @@ from sagas.authoring.codec import content_hash
 from sagas.core.ids import child_id
 from sagas.core.states import Parent, SagaState
 from sagas.engine.attempt.course import carried, digest_of
-from sagas.engine.ports import Clock
+from sagas.engine.clock import Clock
 from sagas.engine.registry import Registry, SagaType
 from sagas.engine.start.search_keys import named, search_keys_of, values_of
 from sagas.errors import InvalidRequest

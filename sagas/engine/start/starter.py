@@ -14,8 +14,9 @@ from sagas.authoring.codec import decode
 from sagas.core.gates import Scope
 from sagas.core.ids import KEY_PATTERN, LONGEST_KEY, id_for_key
 from sagas.core.states import SagaState
+from sagas.engine.clock import Clock
 from sagas.engine.operate.auto_disable import AutoDisabler
-from sagas.engine.ports import Clock, MessageSender
+from sagas.engine.ports import MessageSender
 from sagas.engine.read.remains import Remains
 from sagas.engine.registry import Registry, SagaType
 from sagas.engine.start.blueprints import Blueprints

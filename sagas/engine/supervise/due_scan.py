@@ -16,7 +16,8 @@ from typing import Literal
 from msgspec import Struct, field
 
 from sagas.core.text import epoch, iso
-from sagas.engine.ports import Clock, WorkSender
+from sagas.engine.clock import Clock
+from sagas.engine.ports import WorkSender
 from sagas.messaging.queues import LONGEST_DELAY
 from sagas.messaging.work import BULK, NOW, DueSagas
 from sagas.store.index.listing import IndexPosition, Listing

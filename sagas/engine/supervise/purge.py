@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from sagas.authoring.redaction import HIDDEN
 from sagas.core.ids import children_ids
 from sagas.core.states import Lease, Purge, SagaState
-from sagas.engine.ports import Clock
+from sagas.engine.clock import Clock
 from sagas.engine.read.reader import Reader
 from sagas.engine.read.redacting import hidden_by_source
 from sagas.engine.read.remains import ReadOnlySaga

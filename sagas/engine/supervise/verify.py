@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sagas.engine.ports import Clock
+from sagas.engine.clock import Clock
 from sagas.engine.read.reader import Reader
 from sagas.errors import NotFound
 from sagas.store.connection import Changed

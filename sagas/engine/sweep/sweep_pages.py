@@ -20,7 +20,7 @@ from sagas.authoring.policies import OrphanSweep
 from sagas.authoring.saga import Saga
 from sagas.aws import S3_NO_SUCH_KEY
 from sagas.engine.attempt.context import StepContext
-from sagas.engine.ports import Clock
+from sagas.engine.clock import Clock
 from sagas.engine.sweep.orphans import Judge, Kind, SweepReport, Verdict, too_many
 from sagas.errors import SagaError
 from sagas.store.index.summaries import SagaSummaries

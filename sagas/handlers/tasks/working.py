@@ -7,8 +7,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from sagas.engine.composition.core import Core
-from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
-from sagas.formats import NewerFormat
+from sagas.errors import InvalidRequest, NewerFormat, NotFound, Problem, SagaError
 from sagas.handlers.invocation import records_of
 from sagas.handlers.telemetry import frames, telemetry
 from sagas.messaging.queues import backoff

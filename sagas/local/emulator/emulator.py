@@ -26,7 +26,7 @@ from typing import Any
 
 from hypercorn.config import Config
 
-from sagas.engine.ports import skipped
+from sagas.engine.clock import skipped
 from sagas.local.clock import CLOCK_READ_EVERY
 from sagas.local.emulator.iam import add_version_stages, check_scopes_of_signatures, check_signatures_of_root
 from sagas.local.emulator.move_tasks import add_move_tasks

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from sagas.core.states import Lease, SagaState, SagaStatus
 from sagas.core.text import iso
-from sagas.formats import FORMAT, NewerFormat
+from sagas.errors import FORMAT, NewerFormat
 from sagas.store.connection import Fenced, FlagWon, Refused, placeholders
 from sagas.store.control.control_marks import READABLE, STATUSES, ControlMarks, key_of, seen
 from sagas.store.control.mapping import (

@@ -10,8 +10,7 @@ from typing import Any
 
 from sagas.core.states import Progress, SagaState, SagaStatus, StepStatus
 from sagas.core.text import iso
-from sagas.errors import SagaError
-from sagas.formats import FORMAT
+from sagas.errors import FORMAT, SagaError
 from sagas.store.connection import Refused, update_of
 from sagas.store.control.mapping import (
     PAUSED,

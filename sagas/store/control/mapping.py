@@ -33,7 +33,7 @@ from sagas.core.states import (
     StepStatus,
 )
 from sagas.core.text import epoch, iso
-from sagas.formats import NewerFormat, check_format
+from sagas.errors import NewerFormat, check_format
 from sagas.store.journal.entries import packed_hash, unpacked_hash
 from sagas.store.tables import Incident, StoreSettings, packed, unpacked
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from sagas.core.states import SagaStatus
-from sagas.formats import check_format
+from sagas.errors import check_format
 from sagas.store.control.mapping import attributes_of, member, number_in, text_in, time_of
 from sagas.store.journal.tombstones import Tombstones
 from sagas.store.tables import StoreSettings, Tables

@@ -20,8 +20,7 @@ from pynamodb.pagination import ResultIterator
 
 from sagas.aws import PAYLOADS, S3_DENIED, S3_NO_SUCH_KEY, code_of, connect, translated
 from sagas.core.text import epoch, iso
-from sagas.errors import SagaError, TooLarge
-from sagas.formats import FORMAT, NewerFormat, check_format
+from sagas.errors import FORMAT, NewerFormat, SagaError, TooLarge, check_format
 from sagas.store.connection import Changed, Fenced, Refused
 from sagas.store.control.mapping import Item, attributes_of, number_in, purge_in, state_of, text_in
 from sagas.store.journal.entries import ACTIONS, Action, Entry, Tombstone, unpacked_hash

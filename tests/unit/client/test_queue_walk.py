@@ -13,7 +13,7 @@ import pytest
 
 from sagas.client.operate.dead_letters import DeadLetter, DeadLetterQueue
 from sagas.client.operate.queue_walk import QueueWalk
-from sagas.engine.ports import SystemClock
+from sagas.engine.clock import SystemClock
 from sagas.errors import SagaError, Unavailable
 
 RECEIVE = 0.05

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagas.engine.ports import uuid7
+from sagas.engine.clock import uuid7
 from sagas.engine.sweep.key_ranges import middle
 
 PREFIX = "zips/"

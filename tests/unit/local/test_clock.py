@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sagas.engine.attempt.context import StepContext
-from sagas.engine.ports import SystemClock
+from sagas.engine.clock import SystemClock
 from sagas.local.clock import StackClock
 from sagas.local.deploy.description import Description
 from sagas.local.errors import LocalStackError

@@ -9,8 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from sagas.core.text import outside_xml
-from sagas.errors import InvalidRequest
-from sagas.formats import FORMAT, NewerFormat
+from sagas.errors import FORMAT, InvalidRequest, NewerFormat
 from sagas.messaging.message import CarriedInput, Message, PendingCommit, Trace, parse_record
 
 SAGA_ID = "019aa5cd-4f25-7b02-8d6c-3f21d2a4c951"

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from sagas.errors import InvalidRequest, NotFound
-from sagas.formats import FORMAT, NewerFormat
+from sagas.errors import FORMAT, InvalidRequest, NewerFormat, NotFound
 from sagas.messaging.queues import Routes
 from sagas.messaging.work import MOST_HOPS, DueSagas, Work, parse_work
 
