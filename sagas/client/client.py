@@ -34,7 +34,8 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
     """Starts, reads, cancels and repairs sagas over the HTTP API.
 
     Calls are signed with the caller's AWS credentials, so audit trails have the caller's name. The methods return the
-    API's JSON objects as typed dictionaries. Several threads can share a client.
+    API's JSON objects as typed dictionaries. In all methods, ``type`` is a saga type, and ``saga_id`` the id of a saga.
+    Several threads can share a client.
 
     Every method raises ``Unavailable`` if the API or AWS is out of reach; ``retry_after`` is the time until the next
     try. If the response was lost and the call may have taken effect, it raises the subclass ``Ambiguous``. It raises
@@ -182,7 +183,6 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         The new saga has the correlation id of the old saga, so you can find the logs of both together.
 
         Args:
-            type: the saga type.
             saga_id: the old saga.
             key: an idempotency key for the new saga. The old saga's own key would return the old saga.
 
@@ -299,10 +299,6 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
     def verify(self, type: str, saga_id: str) -> VerificationView:
         """Verify the hashes of a saga's audit trail, which show whether an entry was changed or is missing.
 
-        Args:
-            type: the saga type.
-            saga_id: the saga.
-
         Returns:
             The outcome, with the first entry that differs from what was written, if any.
 
@@ -317,8 +313,6 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         names.
 
         Args:
-            type: the saga type.
-            saga_id: the saga.
             timeout: seconds to wait. Default: no limit.
 
         Raises:
@@ -348,8 +342,6 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         least every two seconds.
 
         Args:
-            type: the saga type.
-            saga_id: the saga.
             timeout: seconds to wait. Default: no limit.
             on_change: called with the saga when it is first read, and after each change.
             after: the ``updated_at`` of a stopped saga that is about to continue, for example after :meth:`redrive`.

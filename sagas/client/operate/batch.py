@@ -96,7 +96,6 @@ def _list(client: SagaClient, name: str, status: str | None = None, **filters: A
 
 
 def _all_pages(page_after: Callable[[str | None], Page]) -> Iterator[Summary]:
-    """Yield the sagas of all pages."""
     cursor: str | None = None
     while True:
         page = page_after(cursor)

@@ -67,7 +67,6 @@ class DeadLetterCalls:
         moment.
 
         Args:
-            type: the saga type.
             message_id: SQS's id of the message.
 
         Returns:
@@ -99,7 +98,6 @@ class DeadLetterCalls:
         caller's ARN.
 
         Args:
-            type: the saga type.
             saga_id: only messages of this saga.
             on_progress: called after each page with the number of messages read.
             reason: the reason for the audit trails, at most 4,000 characters.
@@ -135,7 +133,6 @@ class DeadLetterCalls:
         time.
 
         Args:
-            type: the saga type.
             saga_id: one saga or several, to delete only their messages.
             dry_run: delete nothing.
             on_progress: called after each page with the number of messages read.
@@ -155,7 +152,6 @@ class DeadLetterCalls:
 
         Args:
             operation: the operation, which has succeeded.
-            type: the saga type.
             saga_ids: the sagas.
 
         Returns:

@@ -44,8 +44,6 @@ class OperatorCalls:
         """Request a cancellation. The saga becomes CANCELLED when no step runs and all completed steps are undone.
 
         Args:
-            type: the saga type.
-            saga_id: the saga.
             reason: the reason, at most 500 characters. The audit trail keeps the reason of the first accepted cancel.
             force: whether to cancel even a child whose parent has not ended. The child then counts as failed.
 
@@ -61,9 +59,6 @@ class OperatorCalls:
         """Send a value to a step that waits or will wait for it. You can send the same value again.
 
         Args:
-            type: the saga type.
-            saga_id: the saga.
-            step: the step's name.
             value: an instance of the step's signal type, or its JSON form (``dict``, ``list``, ...).
 
         Raises:
@@ -99,8 +94,6 @@ class OperatorCalls:
         """Mark a saga as settled by hand, so it leaves the attention list.
 
         Args:
-            type: the saga type.
-            saga_id: the saga.
             reason: why the saga is settled.
             action: what you did.
             steps: the steps that you undid by hand. A later retry skips them.
@@ -120,8 +113,6 @@ class OperatorCalls:
         deleted after the service's ``key_retention``. Until then, the saga's idempotency key starts no other saga.
 
         Args:
-            type: the saga type.
-            saga_id: the saga.
             reason: the reason, which the tombstone keeps.
 
         Returns:
@@ -153,9 +144,6 @@ class OperatorCalls:
     def in_flight(self, type: str) -> InFlightView:
         """Return the sagas of a type that are in flight or need an operator, grouped by the blueprint of their start
         and by position. ``sagas check`` compares them with code to deploy.
-
-        Args:
-            type: the saga type.
 
         Raises:
             NotFound: the type is not deployed, and never had a saga.
@@ -192,7 +180,6 @@ class OperatorCalls:
         Running steps continue to their end, waits may end, and signals are accepted. A pause uses up no attempt.
 
         Args:
-            type: the saga type.
             reason: the reason, for operators.
             step: pause sagas only before this step.
             saga_id: pause only this saga.
@@ -213,8 +200,6 @@ class OperatorCalls:
         """End a pause, if there is one: sagas continue, spread over time, and new sagas are accepted.
 
         Args:
-            type: the saga type.
-            reason: the reason.
             step: end the pause of this step.
             saga_id: end the pause of this saga.
 
@@ -249,10 +234,6 @@ class OperatorCalls:
     def close_breaker(self, type: str, step: str) -> BreakerView:
         """Close a step's circuit breaker. The sagas that wait for it continue, spread over time.
 
-        Args:
-            type: the saga type.
-            step: the name of the step.
-
         Returns:
             The breaker. ``waiting`` is the number of sagas that continue.
 
@@ -268,8 +249,6 @@ class OperatorCalls:
         it. 0 restores all recovery attempts.
 
         Args:
-            type: the saga type.
-            saga_id: the saga.
             attempts: the number of stalls, 0 to 1,000.
 
         Raises:

@@ -43,7 +43,6 @@ class SupervisorClient:
         self._function = function
 
     def recover(self, **options: str | float | None) -> RecoveryView:
-        """Recover stalled sagas in one call."""
         fields = {field: value for field, value in options.items() if value is not None}
         return cast("RecoveryView", self._call({"task": "recover", **fields}))
 
@@ -77,7 +76,6 @@ class SupervisorClient:
                 raise SagaError(f"the supervisor had no time to sweep {name}; try again")
 
     def sweeps(self) -> list[SweepRoundView]:
-        """Return the state of scheduled sweeps."""
         return cast("list[SweepRoundView]", self._call({"task": "sweeps"})["sweeps"])
 
     def replay(self, since: str, name: str | None) -> int:

@@ -88,7 +88,6 @@ class SupervisorCalls:
         This does not change the schedule. ``docs/build/large-data.md`` says which objects a sweep handles.
 
         Args:
-            type: the saga type.
             dry_run: only report orphans, and leave all objects in place.
             force: continue even if most objects are orphans.
 

@@ -22,11 +22,7 @@ _MARGIN = 60.0
 
 
 class LogLine(TypedDict):
-    """A log line.
-
-    Keys: ``at`` is in epoch seconds, ``group`` is the log group, ``event_id`` the line's id in the group, ``message``
-        its text, and ``fields`` the fields of the text if it is a JSON object.
-    """
+    """A line of a log group; ``at`` is in epoch seconds. ``fields`` are those of the message if it is a JSON object."""
 
     at: float
     group: str
