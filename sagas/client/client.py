@@ -13,7 +13,7 @@ from sagas.client.operate.dead_letter_calls import DeadLetterCalls
 from sagas.client.operate.operator_calls import OperatorCalls
 from sagas.client.operate.supervisor_calls import SupervisorCalls
 from sagas.client.read.logs import LogCalls
-from sagas.client.transport import Transport
+from sagas.client.transport import Transport, pages
 from sagas.client.waiting import Waiting
 from sagas.core.ids import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
 from sagas.errors import Conflict, InvalidRequest, Problem
@@ -64,9 +64,7 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
             from sagas.aws import open_session
 
             session = open_session(region, None)
-        self._session = session
-        super().__init__(Transport(api_url, region, self._session))
-        self._endpoints = endpoints or ServiceEndpoints(api_url)
+        super().__init__(Transport(api_url, region, session), session, endpoints or ServiceEndpoints(api_url))
 
     @classmethod
     def local(cls, directory: str | Path = ".") -> Self:
@@ -288,13 +286,12 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         Raises:
             NotFound: the saga does not exist. Raised when you request the first entry.
         """
-        cursor = None
-        while True:
-            page = self._transport.ask(AUDIT, type, saga_id, query={"limit": _AUDIT_PAGE, "cursor": cursor})
+
+        def ask(cursor: str | None) -> Any:
+            return self._transport.ask(AUDIT, type, saga_id, query={"limit": _AUDIT_PAGE, "cursor": cursor})
+
+        for page in pages(ask):
             yield from page["entries"]
-            cursor = page["cursor"]
-            if cursor is None:
-                return
 
     def verify(self, type: str, saga_id: str) -> VerificationView:
         """Verify the hashes of a saga's audit trail, which show whether an entry was changed or is missing.

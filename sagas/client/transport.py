@@ -7,7 +7,7 @@ import os
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -133,6 +133,17 @@ class Transport:
         request: Any = cast("Any", AWSRequest)(method=method, url=url, data=data, headers=all_headers)
         cast("Any", SigV4Auth)(credentials, "execute-api", self.region).add_auth(request)
         return request.prepare()
+
+
+def pages(ask: Callable[[str | None], Any]) -> Iterator[Any]:
+    """Yield all pages of a list. ``ask`` returns the page that follows a cursor."""
+    cursor: str | None = None
+    while True:
+        page = ask(cursor)
+        yield page
+        cursor = page["cursor"]
+        if cursor is None:
+            return
 
 
 def _encoded(body: object) -> bytes:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from sagas.client.transport import Transport
+from sagas.client.calls import Calls
+from sagas.client.transport import pages
 from sagas.errors import InvalidRequest, Problem
 from sagas.operations import (
     ATTENTION,
@@ -30,15 +31,8 @@ if TYPE_CHECKING:
     from sagas.engine.read.overviews import BreakerView, InFlightGroup, InFlightView, StatsView, TypeView
 
 
-class OperatorCalls:
-    """The calls of :class:`sagas.client.SagaClient` that change sagas, saga types and circuit breakers.
-
-    Args:
-        transport: the client's transport.
-    """
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+class OperatorCalls(Calls):
+    """The calls of :class:`sagas.client.SagaClient` that change sagas, saga types and circuit breakers."""
 
     def cancel(self, type: str, saga_id: str, reason: str = "", *, force: bool = False) -> SagaView:
         """Request a cancellation. The saga becomes CANCELLED when no step runs and all completed steps are undone.
@@ -149,20 +143,18 @@ class OperatorCalls:
             NotFound: the type is not deployed, and never had a saga.
         """
         groups: dict[tuple[object, ...], InFlightGroup] = {}
-        blueprints, cursor = dict[str, dict[str, Any]](), None
-        while True:
-            page: InFlightView = self._transport.ask(IN_FLIGHT, type, query={"cursor": cursor})
-            blueprints |= page["blueprints"]
-            for group in page["groups"]:
+        blueprints, last = dict[str, dict[str, Any]](), cast("InFlightView", {})
+        for page in pages(lambda cursor: self._transport.ask(IN_FLIGHT, type, query={"cursor": cursor})):
+            last = cast("InFlightView", page)
+            blueprints |= last["blueprints"]
+            for group in last["groups"]:
                 key = group["blueprint"], group["status"], group["cursor"], group["steps"]
                 other = groups.get(key, group)
                 early, late = sorted((other, group), key=lambda each: each["oldest"])
                 examples = list(dict.fromkeys([*early["examples"], *late["examples"]]))[:3]
                 count = group["count"] + (0 if other is group else other["count"])
                 groups[key] = {**early, "count": count, "examples": examples}
-            cursor = page["cursor"]
-            if cursor is None:
-                return {**page, "blueprints": blueprints, "groups": [*groups.values()]}
+        return {**last, "blueprints": blueprints, "groups": [*groups.values()]}
 
     def pause(
         self,
