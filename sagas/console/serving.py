@@ -23,7 +23,7 @@ _ENDS_WITHIN = 3
 
 
 class Serving:
-    """A console. It listens at once, and serves in :meth:`run` or :meth:`in_background`. Port 0 takes a free port, and a
+    """A console. It listens at once, and serves in :meth:`run` or :meth:`in_background`. Port 0 takes a free port. A
     port that cannot be used is an InvalidRequest. For the ``options``, see :func:`sagas.console.app.console`."""
 
     def __init__(self, client: Any, *, port: int, **options: Any) -> None:
