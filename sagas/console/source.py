@@ -130,6 +130,10 @@ class Source:
     def types(self) -> list[Any]:
         return self._cache.get(("types",), self.client.types)
 
+    def in_flight(self, name: str) -> Any:
+        """Return the sagas in flight of a type, grouped by blueprint and position. The service reads each of them."""
+        return self._cache.get(("in flight", name), lambda: self.client.in_flight(name))
+
     def breakers(self) -> list[Any]:
         """Return the circuit breakers; empty if the caller has no permission."""
         return self._cache.get(("breakers",), self._breakers)

@@ -133,6 +133,11 @@ def test_a_type_that_is_not_deployed_any_more(site: Make) -> None:
     assert (view["deployed"], view["groups"][0]["count"]) == (None, 1)
 
 
+def test_the_deployed_blueprint_is_shown_before_its_first_start(site: Make) -> None:
+    answer = site(Trip).call("GET", "/types/trip/in-flight").body
+    assert (answer["blueprints"], answer["groups"]) == ({TRIP: blueprint_of(definition_of(Trip))}, [])
+
+
 def test_a_parents_start_stores_the_blueprints_of_its_children(site: Make) -> None:
     s = site(Parent, Trip)
     s.begin("family")

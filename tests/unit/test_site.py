@@ -15,6 +15,7 @@ from typing import Any
 import boto3
 import pytest
 
+from sagas.core.automaton import ROWS
 from sagas.core.states import ENDED, SagaStatus
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,6 +24,7 @@ sys.path.insert(0, str(DOCS / "_ext"))
 
 GENERATED: Any = importlib.import_module("generated")
 REDIRECTS: Any = importlib.import_module("redirects")
+WAYS: Any = importlib.import_module("ways")
 PAGES: dict[Path, str] = {path: path.read_text() for path in sorted(DOCS.rglob("*.md"))} | {
     DOCS / name: made() for name, made in GENERATED.PAGES.items()
 }
@@ -33,6 +35,28 @@ REFERENCE = "\n".join(text for path, text in PAGES.items() if path.parent.name =
 @pytest.mark.parametrize("name", sorted(GENERATED.IN_GIT))
 def test_a_generated_file_in_git_says_what_the_code_says(name: str) -> None:
     assert (DOCS / name).read_text() == GENERATED.IN_GIT[name](), "make docs"
+
+
+@pytest.mark.parametrize("name", ["dead-letter", "release"])
+def test_a_drawing_of_a_way_shows_what_the_automaton_and_the_command_line_have(name: str) -> None:
+    parts, arrows = WAYS.WAYS[name]
+    changes = {(source, target) for row in ROWS for source in row.sources for target in row.targets}
+    texts = {key: f"{part.title}, {part.note}" for key, part in parts.items()}
+    statuses = {
+        key: status for key, text in texts.items() for status in SagaStatus if re.search(rf"\b{status}\b", text)
+    }
+    reached, drawn = [(status, key) for key, status in statuses.items()], set[tuple[SagaStatus, SagaStatus]]()
+    for status, key in reached:  # which grows: parts without a status are passed
+        for target in (target for source, target in arrows if source == key):
+            if target in statuses:
+                drawn.add((status, statuses[target]))
+            elif (status, target) not in reached:
+                reached.append((status, target))
+    assert (SagaStatus.DEAD_LETTERED, SagaStatus.RUNNING) in drawn <= changes
+    commands = {text for part in parts.values() for text in (part.title, part.note) if text.startswith("sagas ")}
+    listed = re.findall(r"^### (sagas .+)$", PAGES[DOCS / "reference" / "commands.txt"], re.MULTILINE)
+    assert commands
+    assert commands <= set(listed)
 
 
 def test_git_has_no_page_that_the_site_writes() -> None:

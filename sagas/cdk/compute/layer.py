@@ -26,7 +26,7 @@ _DISTRIBUTION = "lambda-sagas"
 _IN_THE_RUNTIME = frozenset({"boto3", "botocore", "s3transfer", "urllib3", "python-dateutil", "jmespath", "six"})
 """Distributions in every Python runtime of Lambda. botocore alone is 56 MB."""
 
-_RUNTIME_MODULES = ("boto3", "botocore", "s3transfer", "urllib3", "dateutil", "jmespath", "six.py")
+RUNTIME_MODULES = ("boto3", "botocore", "s3transfer", "urllib3", "dateutil", "jmespath", "six.py")
 
 _OWN_SERVICES = frozenset({"dynamodb", "events", "kms", "s3", "secretsmanager", "sqs", "sts"})
 """The services that the library's functions call, and those that botocore may need for credentials."""
@@ -141,7 +141,7 @@ def _third_party(
         _pip(["--no-deps", *platform, "--target", str(target), *pins], name)
         for path in requirements:
             _pip([*platform, "--target", str(target), "--upgrade", "--requirement", str(path), *pins], name)
-        _prune(target, () if bundle_sdk else _RUNTIME_MODULES, services)
+        _prune(target, () if bundle_sdk else RUNTIME_MODULES, services)
 
     return built_once(f"packages-{digest}", build)
 

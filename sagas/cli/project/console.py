@@ -79,8 +79,8 @@ def listening(target: Target, port: int, *, read_only: bool = False, payloads: b
     # AWS's console does not have the traces and logs of the local stack.
     region, log_groups = (client.region, client.log_groups) if target.stack is not None else ("", [])
     links = links_of(Path.cwd(), region, log_groups)
-    shown = {"redaction": redaction, "read_only": read_only, "links": links}
-    return Serving(client, port=port, stack=target.stack, ahead=target.ahead, **shown)
+    looks = {"redaction": redaction, "read_only": read_only, "links": links}
+    return Serving(client, port=port, stack=target.stack, ahead=target.ahead, **looks)
 
 
 def add_to(app: typer.Typer) -> None:

@@ -85,7 +85,8 @@ class OperatorCalls(Calls):
         return self._transport.ask(COMPENSATE, type, saga_id, body=body)
 
     def resolve(self, type: str, saga_id: str, reason: str, action: str = "", steps: Sequence[str] = ()) -> SagaView:
-        """Mark a saga as settled by hand, so it leaves the attention list.
+        """Mark a saga as settled by hand, so it leaves the attention list. A second call corrects the first, and the
+        audit trail keeps both.
 
         Args:
             reason: why the saga is settled.
@@ -94,7 +95,7 @@ class OperatorCalls(Calls):
 
         Raises:
             NotFound: the saga does not exist.
-            Conflict: the saga is not on the attention list.
+            Conflict: the saga is not on the attention list, and was not resolved before.
             InvalidRequest: the reason is blank, or a step is unknown.
         """
         body = {"reason": reason, "action": action, "steps": [*steps]}
@@ -238,7 +239,7 @@ class OperatorCalls(Calls):
         """Set how often a saga has stalled since its last progress.
 
         If it stalls more often than the ``max_recovery_attempts`` of its type, the supervisor gives it up and undoes
-        it. 0 restores all recovery attempts.
+        it. 0 restores all recovery attempts. To keep a saga as it is, :meth:`pause` it.
 
         Args:
             attempts: the number of stalls, 0 to 1,000.

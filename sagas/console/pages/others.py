@@ -15,6 +15,8 @@ from sagas.client.endpoints import COMMANDS
 from sagas.console.desk import Desk
 from sagas.console.forms import NOT_SENT, PREFIX, RefusedForm, fields_of
 from sagas.console.jobs import Job
+from sagas.core.fit import Deployed, fit
+from sagas.core.states import StepState
 from sagas.errors import NotFound
 
 
@@ -59,16 +61,42 @@ def types(desk: Desk, request: Request) -> Response:
 
 
 def type_(desk: Desk, request: Request, name: str, refused: RefusedForm = NOT_SENT, http_status: int = 200) -> Response:
+    """Return the page of a saga type, with its steps, its pauses, and a form to start a saga. With ``in_flight`` in the
+    query, it also has the sagas in flight by release."""
     saga_type = type_named(desk, name)
+    asked = "in_flight" in request.query_params
     return desk.page(
         request,
         "type.html",
         http_status,
         type=saga_type,
+        releases=by_release(desk.source.in_flight(name)) if asked else None,
         fields=fields_of(saga_type["request"]),
         prefix=PREFIX,
         refused=refused,
     )
+
+
+def by_release(in_flight: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the sagas in flight by the blueprint of their start, the oldest first, and why the deployed code does not
+    fit some of their steps."""
+    blueprints: Mapping[str, Any] = in_flight["blueprints"]
+    deployed: list[dict[str, Any]] = blueprints[in_flight["deployed"]]["steps"] if in_flight["deployed"] else []
+    code = {step["name"]: Deployed(step.get("waits_for", ""), asks=True, undo="undo" in step) for step in deployed}
+    releases = dict[str, dict[str, Any]]()
+    for group in sorted(in_flight["groups"], key=lambda group: group["oldest"]):
+        blueprint = blueprints[group["blueprint"]]
+        steps: list[StepState] = [
+            StepState(step["name"], undo="undo" in step, waits_for=step.get("waits_for", ""))
+            for step in blueprint["steps"]
+            if not step.get("retired")
+        ]
+        judged = (fit(step, code.get(step.name)) for step in steps)
+        misfits = [why.message for each in judged if (why := each.forward or each.undo)]
+        first = {"version": blueprint["version"], "oldest": group["oldest"], "misfits": misfits, "groups": []}
+        current = steps[min(int(group["cursor"]), len(steps) - 1)]
+        releases.setdefault(group["blueprint"], first)["groups"].append({**group, "step": current.name})
+    return list(releases.values())
 
 
 def breakers(desk: Desk, request: Request) -> Response:

@@ -33,9 +33,11 @@ class InFlight:
 
     def page(self, saga: str, cursor: str | None) -> InFlightView:
         """Return a page of groups of a type's sagas. Sagas that need an operator come last. The first page has all
-        blueprints of the type. Other pages have the blueprints of their groups. A group can be on several pages."""
+        blueprints of the type, and the deployed one. Other pages have the blueprints of their groups. A group can be
+        on several pages."""
         names = self.blueprints.started(saga)
-        deployed = hash_of(blueprint_of(self.registry.get(saga).definition)) if saga in self.registry else None
+        current = blueprint_of(self.registry.get(saga).definition) if saga in self.registry else None
+        deployed = hash_of(current) if current else None
         if deployed is None and not names:
             self.registry.get(saga)  # raises NotFound
         listed, attention, following = self._listed(saga, cursor)
@@ -53,6 +55,8 @@ class InFlight:
                 blueprints[name] = unknown
             letters = "".join(LETTERS[step.status] for step in state.steps)
             groups.setdefault((name, state.status.value, state.cursor, letters), []).append(state)
+        if deployed and current and not cursor:
+            blueprints[deployed] = current
         return {
             "blueprints": blueprints,
             "deployed": deployed,

@@ -79,7 +79,7 @@ class InFlightGroup(TypedDict):
 
 class InFlightView(TypedDict):
     """``groups`` of a type's sagas that are in flight or need an operator, and the ``blueprints`` that they were
-    started with, by name. ``deployed`` names the blueprint of the release that answers.
+    started with, by name. ``deployed`` names the blueprint of the release that answers, which the first page has, too.
 
     A blueprint without ``request`` replaces a blueprint that is missing or was altered. ``cursor`` fetches the next
     page, which may have more sagas of the same groups.

@@ -7,7 +7,7 @@ from typing import Any
 
 from sagas.core.text import iso
 from tests.unit.client.stub import a_saga, a_step, attention
-from tests.unit.console.service import FakeService, a_letter, a_type, an_entry, dead, numbered
+from tests.unit.console.service import FakeService, a_letter, a_type, an_entry, dead, in_flight, numbered
 
 UNDO_FAILED, STALLED, WAITING = numbered(0x64), numbered(0x190), numbered(0x191)
 OFFLINE = {"type": "RefundRefused", "message": "the terminal is offline"}
@@ -79,6 +79,7 @@ def a_bad_day() -> FakeService:
     properties = {"by": {"type": "string"}, "level": {"enum": ["low", "high"]}}
     schema = {"type": "object", "properties": properties, "required": ["by"]}
     service.known_types[2] |= {"steps": [{**kept, "name": "approval", "signal": schema}], "changed_at": at(-400)}
+    service.known_in_flight = in_flight()
     service.letters = [a_letter(message_id=f"m-{number}") for number in range(28)]
     service.known_breakers = [
         {

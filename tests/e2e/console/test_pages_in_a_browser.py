@@ -20,7 +20,7 @@ from tests.unit.console.service import HOSTILE, FakeService, a_letter, a_pause, 
 SAGA = f"/sagas/checkout/{UNDO_FAILED}"
 PAGES = (
     *("/", "/sagas", SAGA, f"/sagas/loan/{WAITING}"),
-    *("/letters/create-zip", "/types/loan", "/breakers", "/sweeps/checkout"),
+    *("/letters/create-zip", "/types/loan", "/types/checkout?in_flight=", "/breakers", "/sweeps/checkout"),
     *("/charts/checkout", "/sagas/all?status=DEAD_LETTERED"),
 )
 
@@ -285,6 +285,19 @@ def test_a_thousand_refreshes_of_ten_thousand_sagas_stay_quick(console: Open, se
         return times.sort((a, b) => a - b)[94];
     }"""
     assert any(page.evaluate(measured) < 400 for _ in range(3))  # the best of three, as above
+
+
+def test_sagas_in_flight_are_shown_by_release_when_asked_for(console: Open, service: FakeService) -> None:
+    tab = console(service)
+    page = tab.go("/types/checkout")
+    assert ("in_flight", "checkout") not in service.asked
+    page.get_by_text("Show sagas in flight by release").click()
+    rows = page.get_by_role("table", name="Sagas in flight by release").get_by_role("row")
+    assert "version 1" in rows.nth(1).inner_text()
+    assert rows.filter(has_text="does not fit").count() == 3
+    tab.press("r")
+    page.get_by_role("link", name=numbered(7)).wait_for()
+    quiet(tab)
 
 
 @pytest.mark.proof("console in a browser")

@@ -58,6 +58,26 @@ def a_type(name: str = "create-zip", **fields: Any) -> dict[str, Any]:
     return known | fields
 
 
+def in_flight() -> dict[str, Any]:
+    """Return the sagas in flight of two releases, as the client shows them. The second one is deployed."""
+
+    def group(blueprint: str, status: str, cursor: int, steps: str, count: int, number: int) -> dict[str, Any]:
+        place = {"blueprint": blueprint, "status": status, "cursor": cursor, "steps": steps}
+        return place | {"count": count, "oldest": BEGAN, "examples": [numbered(number)]}
+
+    old: list[dict[str, Any]] = [
+        *({"name": "check"}, {"name": "upload", "undo": []}, {"name": "approve", "waits_for": "signal"}),
+        *({"name": "announce"}, {"name": "log", "retired": True}),
+    ]
+    new: list[dict[str, Any]] = [{"name": "check", "undo": []}, {"name": "upload"}, {"name": "approve"}]
+    blueprints = {"old": {"version": "1", "steps": old}, "new": {"version": "2", "steps": new}}
+    groups = [
+        *(group("old", "PENDING", 0, "PPPP", 40, 7), group("old", "WAITING", 2, "CCWP", 2, 8)),
+        group("new", "DEAD_LETTERED", 2, "CCF", 3, 9),
+    ]
+    return {"blueprints": blueprints, "deployed": "new", "groups": groups, "cursor": None}
+
+
 ERROR = {"type": "NotFound", "message": "no topic"}
 
 
@@ -80,6 +100,7 @@ class FakeService:
         self.known_types = [a_type()]
         self.letters: list[DeadLetter] = []
         self.known_breakers: list[dict[str, Any]] = []
+        self.known_in_flight: dict[str, Any] = {}
         self.key = ""
         self.at_least = False
         self.rejected = 0
@@ -98,7 +119,7 @@ class FakeService:
         """Return the calls that change something."""
         reading = (
             *("show", "list", "look_up", "attention", "incidents", "audit", "types", "breakers", "count_letters"),
-            *("stats", "sweeps"),
+            *("stats", "sweeps", "in_flight"),
         )
         return [call for call in self.asked if call[0] not in reading]
 
@@ -176,6 +197,10 @@ class FakeService:
     def types(self) -> Any:
         self._did("types")
         return self.known_types
+
+    def in_flight(self, name: str) -> Any:
+        self._did("in_flight", name)
+        return self.known_in_flight
 
     def breakers(self) -> Any:
         self._did("breakers")

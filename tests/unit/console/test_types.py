@@ -6,7 +6,7 @@ import re
 
 from sagas.errors import InvalidRequest, Problem, Unavailable
 from tests.unit.console.conftest import LATER, SAGA, Browser, text_of
-from tests.unit.console.service import FakeService, a_pause
+from tests.unit.console.service import FakeService, a_pause, in_flight, numbered
 
 
 class TestTypes:
@@ -66,6 +66,38 @@ class TestTypes:
         answer = browser.submit("/types/create-zip/start", **{"value.bucket": "b", "key": "k1"})
         assert (answer.status_code, answer.headers["location"]) == (303, SAGA)
         assert service.did() == [("start", "create-zip", {"bucket": "b"}, "k1")]
+
+    def test_sagas_in_flight_are_grouped_by_their_release_when_asked_for(
+        self, browser: Browser, service: FakeService
+    ) -> None:
+        service.known_in_flight = in_flight()
+        page = browser.get("/types/create-zip").text
+        assert "version 1" not in text_of(page)
+        assert ("in_flight", "create-zip") not in service.asked
+        asked = browser.get(page.split('class="button" href="')[1].split('"')[0]).text
+        assert 'data-still="slow"' in asked
+        told = text_of(asked)
+        first, second = told.index("version 1 (21 Nov)"), told.index("version 2 (21 Nov)")
+        old, current = told[first:second], told[second:]
+        for part in (
+            "40 PENDING check",
+            "2 WAITING approve",
+            numbered(7),
+            "does not fit the undo of step 'upload' is not in the deployed code",
+            "does not fit step 'approve' is a step now, and was a wait for a signal when the saga started",
+            "does not fit step 'announce' is not in the deployed code",
+        ):
+            assert part in old
+        assert old.count("does not fit") == 3
+        assert "3 DEAD_LETTERED approve" in current
+        assert "does not fit" not in current
+
+    def test_none_in_flight_and_none_of_the_deployed_release(self, browser: Browser, service: FakeService) -> None:
+        service.known_in_flight = in_flight() | {"groups": []}
+        assert "None." in text_of(browser.get("/types/create-zip?in_flight=").text)
+        service.known_in_flight = in_flight() | {"deployed": None}
+        other = Browser(service).open()
+        assert "does not fit step 'check' is not in" in text_of(other.get("/types/create-zip?in_flight=").text)
 
     def test_a_breaker_is_closed(self, browser: Browser, service: FakeService) -> None:
         assert browser.submit("/breakers/create-zip/upload/close").status_code == 303
