@@ -178,7 +178,7 @@ class Journey:
         if cancels and not self.retried and not state.undoing and self.cancelled_at < 0:
             self.cancelled_at = acts
             self.world.cancel()
-        while name := self._asks_for_a_signal():
+        if name := self._asks_for_a_signal():  # of the next wait, once the script had its say after this one
             self._signal(name)
 
     def _pause(self, acts: int) -> None:

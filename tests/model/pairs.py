@@ -64,7 +64,7 @@ class Part(NamedTuple):
 
 def brief(one: Any) -> str:
     """Return the code that makes a named tuple, without what it has by default."""
-    default = type(one)._field_defaults
+    default: dict[str, Any] = vars(type(one))["_field_defaults"]
     given = [(name, value) for name, value in one._asdict().items() if name not in default or value != default[name]]
     return f"{type(one).__name__}({', '.join(f'{name}={value!r}' for name, value in given)})"
 
@@ -216,16 +216,15 @@ def saga_class(release: Release, request: str = "text", *, upcast: bool = False)
     """
     values = {"request": TYPES[request]} | {part.name: _type_of(part) for part in release}
     members = dict(member for part in release for member in _members(part, values))
-    keywords: dict[str, Any] = {"name": "pair"}
-    keywords |= dict([("result", part.name) for part in release if part.gives])
+    keywords: dict[str, Any] = {"name": "pair", "result": next((part.name for part in release if part.gives), None)}
     if upcast:
-        converted = {part.name: partial(_instead, part.value) for part in release if part.kind != "time"}
+        converted = {part.name: partial(_instead, part) for part in release if part.kind != "time"}
         keywords["upcast"] = {"request": int} | converted
     return types.new_class("Pair", (Saga[values["request"]],), keywords, lambda body: body.update(members))
 
 
-def _instead(value: Any, _old: Any) -> Any:
-    return tuple(value) if isinstance(value, list) and len(value) > 1 else value
+def _instead(part: Part, _old: Any) -> Any:
+    return tuple(part.value) if part.kind == "children" and len(part.value) > 1 else part.value
 
 
 @lru_cache(5_000)
@@ -322,7 +321,8 @@ def _edit(parts: list[Part], chance: Random, *, values: bool) -> None:
     if edit == "take":
         _take(parts, chance)
         return
-    spot = chance.randrange(len(parts))
+    read = [place for place, one in enumerate(parts) if one.own or one.name in {other.takes for other in parts}]
+    spot = chance.choice(read) if edit == "type" and read else chance.randrange(len(parts))
     part = parts.pop(spot)
     if edit == "move":
         parts.insert(chance.randint(0, len(parts)), part)

@@ -145,4 +145,4 @@ def test_what_is_wrong_is_made_small_and_printed_as_code() -> None:
         alone.cache_clear()
     assert found.endswith("is to run, and is a step now")
     assert [len(release) for release in case[:2]] == [1, 1]
-    assert case == eval(repr(case), vars(pairs))  # noqa: S307 - the code that was printed
+    assert case == eval(repr(case), {**vars(pairs)})  # noqa: S307 - the code that was printed
