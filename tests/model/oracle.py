@@ -129,7 +129,7 @@ class Oracle:
 
     @property
     def _cancelled(self) -> bool:
-        return len(self.acts) == self._cancelled_at
+        return 0 <= self._cancelled_at <= len(self.acts)
 
     def _forward(self, place: int) -> str:
         while place < len(self.steps):
@@ -146,7 +146,8 @@ class Oracle:
                 return end
             self.stands[place] = "done"
             place += 1
-        return "COMPLETED"
+        # A signal that was accepted is taken first. Only if a process dies there, a cancel comes in between.
+        return self._turned("cancel") if self._cancelled and self._cancelled_at < len(self.acts) else "COMPLETED"
 
     def _cancelled_while_waiting(self) -> bool:
         cancelled = self.script.cancels == WAITS and self.script.settle > 0 and not self._returned

@@ -64,7 +64,7 @@ class Part(NamedTuple):
 
 def brief(one: Any) -> str:
     """Return the code that makes a named tuple, without what it has by default."""
-    default: dict[str, Any] = vars(type(one))["_field_defaults"]
+    default: dict[str, Any] = one._field_defaults
     given = [(name, value) for name, value in one._asdict().items() if name not in default or value != default[name]]
     return f"{type(one).__name__}({', '.join(f'{name}={value!r}' for name, value in given)})"
 
@@ -284,8 +284,8 @@ def _some_part(name: str, chance: Random, *, values: bool) -> Part:
 
 
 def _with_value(part: Part, chance: Random) -> Part:
-    of = chance.choice(("leg", "leg", "arm", "leg arm", "arm leg"))
-    return part._replace(result=chance.choice((*TYPES, "text")), of=of if part.kind == "children" else "leg")
+    of = chance.choice(("leg", "arm", "leg arm", "arm leg")) if part.kind == "children" else "leg"
+    return part._replace(result=chance.choice((*TYPES, "text")), of=of)
 
 
 def _take(parts: list[Part], chance: Random) -> None:
@@ -337,4 +337,4 @@ def _edit(parts: list[Part], chance: Random, *, values: bool) -> None:
     elif edit == "retire":
         parts.insert(spot, part._replace(retired=True))
     elif edit == "type":
-        parts.insert(spot, _with_value(part, chance))
+        parts.insert(spot, next(other for _ in range(100) if (other := _with_value(part, chance)) != part))
