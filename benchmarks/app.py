@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, cast
 
 from benchmarks.durable import INSTALLED
 from benchmarks.ours.saga import Purchase
-from benchmarks.variables import CHAIN, DURABLE_FUNCTION, HANDLER, RECORD, ROLE, STEP, VARIANT
+from benchmarks.variables import DURABLE_FUNCTION, HANDLER, ISOLATION, RECORD, ROLE, STEP, VARIANT
 from benchmarks.variants import STEPS, UNDONE
 from sagas.cdk import FunctionOptions, SagaService
+from sagas.cdk.compute.code import CodeAssets
 
-from aws_cdk import App, CfnOutput, Duration, IgnoreMode, RemovalPolicy, Stack  # isort: skip - sagas.cdk names jsii's Node
+from aws_cdk import App, CfnOutput, Duration, RemovalPolicy, Stack  # isort: skip - sagas.cdk names jsii's Node
 from aws_cdk import aws_apigateway as apigateway  # isort: skip
 from aws_cdk import aws_dynamodb as dynamodb  # isort: skip
 from aws_cdk import aws_events as events  # isort: skip
@@ -36,7 +38,10 @@ _ROLES = {
     "benchmarks.durable.start.handler": "start",
     "benchmarks.bare.handler": "bare",
 }
-_ROOT = Path(__file__).resolve().parents[1]
+_RUNTIME: lambda_.Runtime = getattr(lambda_.Runtime, f"PYTHON_3_{sys.version_info.minor}")
+_ARM = platform.machine() in ("aarch64", "arm64")
+_ARCHITECTURE = lambda_.Architecture.ARM_64 if _ARM else lambda_.Architecture.X86_64
+"""Those of this machine, so that layer and bytecode can be used here."""
 
 
 class Queued(Construct):
@@ -101,13 +106,12 @@ def _post(variant: Construct, handler: str, environment: Mapping[str, str]) -> N
 
 
 def _function(scope: Construct, id: str, handler: str, environment: Mapping[str, str]) -> lambda_.Function:
-    code = lambda_.Code.from_asset(str(_ROOT), exclude=["/*", "!/benchmarks"], ignore_mode=IgnoreMode.GIT)
     return lambda_.Function(
         scope,
         id,
-        code=code,
+        code=CodeAssets([Purchase], runtime=_RUNTIME.name).of(scope),
         handler=handler,
-        runtime=lambda_.Runtime.PYTHON_3_13,
+        runtime=_RUNTIME,
         timeout=Duration.seconds(30),
         environment=dict(environment),
     )
@@ -135,7 +139,9 @@ def main() -> None:
         "Ours",
         sagas=[Purchase],
         function_options=FunctionOptions(maximum_concurrency=AT_A_TIME),
-        isolation="saga" if os.environ.get(CHAIN) else "step",
+        isolation=cast("Any", os.environ.get(ISOLATION, "step")),
+        architecture=_ARCHITECTURE,
+        runtime=_RUNTIME,
         dashboard=False,
         removal_policy=RemovalPolicy.DESTROY,
     )

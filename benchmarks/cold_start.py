@@ -1,6 +1,7 @@
 """What a step's function takes in a fresh process: its import, its first and its second invocation.
 
-The process is :mod:`benchmarks.fresh` and not the emulator's, which loads botocore before the function.
+The process is :mod:`benchmarks.fresh` and not the emulator's, which loads botocore before the function. It sees the
+modules of the function as Lambda lays them out, and nothing else that is installed, and it writes no bytecode.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.stage import REGION, Function, Stage
+from benchmarks.variables import HANDLER
 
-_ROOT = Path(__file__).resolve().parents[1]
 _DEADLINE = 60.0
 COLD = "charge"
 """The step whose function is begun: it takes inputs, and another follows."""
@@ -75,26 +77,46 @@ class Queue:
         }
 
 
-def cold_start(stage: Stage, function: Function, events: list[dict[str, Any]]) -> ColdStart:
-    """Run a function in a fresh process with two events, on the emulator."""
+def cold_start(stage: Stage, function: Function, places: Sequence[Path], events: list[dict[str, Any]]) -> ColdStart:
+    """Run a function in a fresh process with two events, on the emulator.
+
+    Args:
+        stage: with the emulator.
+        function: of a step.
+        places: where it looks for modules, in order.
+        events: the events.
+    """
+    return ColdStart(*_seconds(stage, function.environment, places, events))
+
+
+def floor(stage: Stage, places: Sequence[Path]) -> float:
+    """Return the seconds of processor time of what :mod:`benchmarks.floor` imports, in a fresh process."""
+    [loading] = _seconds(stage, {HANDLER: "benchmarks.floor.handler"}, places, [])
+    return loading
+
+
+def _seconds(
+    stage: Stage, variables: dict[str, str], places: Sequence[Path], events: list[dict[str, Any]]
+) -> list[float]:
     environment = {
-        **function.environment,
+        **variables,
         "PATH": os.environ["PATH"],
-        "PYTHONPATH": os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "PYTHONPATH": os.pathsep.join(map(str, places)),
+        "PYTHONDONTWRITEBYTECODE": "1",  # what Lambda's file system does, also for root
         "AWS_ENDPOINT_URL": stage.endpoint_url,
         "AWS_DEFAULT_REGION": REGION,
         "AWS_REGION": REGION,
         "AWS_ACCESS_KEY_ID": "000000000000",
         "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_LAMBDA_FUNCTION_NAME": function.name,
+        "AWS_LAMBDA_FUNCTION_NAME": "fresh",
         "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",  # Lambda says so while it imports: what can be made then is
     }
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.fresh"],
+        [sys.executable, "-S", "-m", "benchmarks.fresh"],
         input=json.dumps(events),
         env=environment,
         capture_output=True,
         text=True,
         check=True,
     )
-    return ColdStart(*json.loads(done.stdout.splitlines()[-1]))
+    return json.loads(done.stdout.splitlines()[-1])

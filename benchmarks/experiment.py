@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.cold_start import COLD, ColdStart, Queue, cold_start
+from benchmarks.cold_start import COLD, ColdStart, Queue, cold_start, floor
+from benchmarks.layout import Layout
 from benchmarks.marks import Eye
 from benchmarks.notes import Noted, noted
 from benchmarks.prices import Counts
 from benchmarks.runner import Ran, Runner
 from benchmarks.stage import Stage
+from benchmarks.terminal import terminal
 from benchmarks.variables import STEP
 from benchmarks.variants import BARE, CHAINED, DURABLE, ORDER, OURS, REFUSED, STEPS, Variant
 
@@ -30,7 +32,7 @@ class Plan:
         variants: which.
         sagas: of each, one at a time; and in each round, ten at a time.
         rounds: of ten at a time.
-        processes: fresh ones of each, for cold starts.
+        processes: fresh ones of each, for cold starts and commands.
     """
 
     variants: Sequence[Variant]
@@ -51,6 +53,8 @@ class Measured:
         latency: saga by saga.
         rates: sagas a second, ten at a time, round by round.
         cold: process by process.
+        floor: processor time of the import of what every function needs, process by process.
+        terminal: processor time of commands, by the keys of their rows, turn by turn.
     """
 
     noted: Noted
@@ -60,6 +64,8 @@ class Measured:
     latency: list[float] = field(default_factory=list[float])
     rates: list[float] = field(default_factory=list[float])
     cold: list[ColdStart] = field(default_factory=list[ColdStart])
+    floor: list[float] = field(default_factory=list[float])
+    terminal: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
 
 
 class Experiment:
@@ -89,7 +95,9 @@ class Experiment:
         self._stage.end_recording()
         self._one_at_a_time()
         self._ten_at_a_time()
-        self._cold_starts()
+        if sys.platform == "linux":  # the layer is for Linux
+            self._cold_starts()
+        self._commands()
         for variant, ran in self._over:
             self._stage.require(variant.name, ran.saga_id, "COMPLETED")
 
@@ -100,13 +108,14 @@ class Experiment:
         happy = self._sagas(variant, _TOGETHER, _TOGETHER)
         chained = variant is CHAINED
         ids = [ran.saga_id for ran in happy]
-        measured = Measured(noted(self._directory, variant.name, ids, OURS.invocations if chained else 0))
+        since, works = min(ran.begun for ran in happy), OURS.invocations if chained else 0
+        measured = Measured(noted(self._directory, variant.name, ids, since, works))
         if variant.undoing is not None:
             undone = self._runner.run(variant.name, REFUSED, variant.undoing, many=_TOGETHER, at_a_time=_TOGETHER)
             for ran in undone:
                 self._stage.require(variant.name, ran.saga_id, "COMPENSATED")
             ids, works = [ran.saga_id for ran in undone], (OURS.undoing or 0) if chained else 0
-            measured.undone = noted(self._directory, variant.name, ids, works).counts
+            measured.undone = noted(self._directory, variant.name, ids, since, works).counts
         return measured
 
     def _one_at_a_time(self) -> None:
@@ -142,7 +151,9 @@ class Experiment:
                     self.results[variant.name].rates.append(len(sagas) / took)
 
     def _cold_starts(self) -> None:
-        """The variants in turn, process by process. The first compiles what it imports, and does not count."""
+        """The variants in turn, process by process. The first reads files that are not in memory yet, and does not
+        count."""
+        layout = Layout(self._directory)
         variants = [variant for variant in self._plan.variants if variant is not DURABLE]
         steps = [one for one in self._stage.functions() if one.role == "step"]
         functions = {one.variant: one for one in sorted(steps, key=lambda one: COLD in one.name)}
@@ -153,9 +164,25 @@ class Experiment:
                 for _ in range(2):
                     self._stage.start(variant.name, ORDER)
                 events = [queues[variant.name].event() for _ in range(2)]
-                taken = cold_start(self._stage, functions[variant.name], events)
-                if number:
-                    self.results[variant.name].cold.append(taken)
+                self.results[variant.name].cold.append(
+                    cold_start(self._stage, functions[variant.name], layout.of(variant.name), events)
+                )
+            if OURS.name in self.results:
+                self.results[OURS.name].floor.append(floor(self._stage, layout.of(OURS.name)))
+        for results in self.results.values():
+            for series in (results.cold, results.floor):
+                del series[:1]
+
+    def _commands(self) -> None:
+        """The commands in turn. The first turn may compile what it imports, and does not count."""
+        if OURS.name not in self.results:
+            return
+        saga_id = next(ran.saga_id for variant, ran in self._over if variant.name == OURS.name)
+        for number in range(1 + self._plan.processes):
+            _say(f"commands: {number} of {self._plan.processes}")
+            taken = terminal(self._directory, saga_id)
+            if number:
+                self.results[OURS.name].terminal.append(taken)
 
     def _sagas(self, variant: Variant, many: int = 1, at_a_time: int = 1) -> list[Ran]:
         ran = self._runner.run(variant.name, ORDER, variant.invocations, many=many, at_a_time=at_a_time)

@@ -61,8 +61,9 @@ class Notes:
             file.write(json.dumps(note, default=_text) + "\n")
 
 
-def noted(directory: Path, variant: str, saga_ids: Iterable[str], works: int = 0) -> Noted:
-    """Return what was noted of the cheapest of some sagas, all of which have ended.
+def noted(directory: Path, variant: str, saga_ids: Iterable[str], since: float, works: int = 0) -> Noted:
+    """Return what was noted of the cheapest of some sagas, all of which have ended, and of the cheapest start since so
+    many monotonic seconds: before that, other calls may have come to the function behind POST.
 
     Sagas of one kind differ by chance, in what a clock decides: whether a saga lasts into the next of the slots that
     its due time is rounded to, and whether its start also asks if its type is disabled.
@@ -73,7 +74,7 @@ def noted(directory: Path, variant: str, saga_ids: Iterable[str], works: int = 0
     notes = (json.loads(line, object_hook=_bytes) for line in lines)
     for note in sorted(notes, key=itemgetter("begun")):
         requests = [Request(**one) for one in note["requests"]]
-        if note["variant"] == variant and note["role"] == "start":
+        if note["variant"] == variant and note["role"] == "start" and note["begun"] >= since:
             starts.append(requests)
         for saga_id in steps.keys() & note["saga_ids"] if note["role"] == "step" else ():
             steps[saga_id].append(requests)

@@ -165,7 +165,6 @@ class Operation:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The names of the parameters in the path."""
         return tuple(_PARAMETER.findall(self.path))
 
     @property
@@ -310,7 +309,8 @@ SET_RECOVERY_ATTEMPTS = Operation(
     ),
     *("Saga", "200", _CHANGE),
     body=RecoveryAttempts,
-    description="They count how often the saga has stalled since its last progress. 0 restores all of them.",
+    description="They count how often the saga has stalled since its last progress. 0 restores all of them. A saga at "
+    "its type's maximum is undone when it stalls; pause a saga to keep it as it is.",
 )
 ATTENTION = Operation(
     *("list_attention", "GET", "/attention", "read", "List the sagas that need an operator", "Sagas Incidents"),

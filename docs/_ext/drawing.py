@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 _STYLE = """<style>
@@ -34,6 +35,28 @@ class Box:
         return f'{place} width="{2 * self.half_width}" height="{2 * self.half_height}"'
 
 
+@dataclass(frozen=True)
+class Part:
+    """A box with two lines of text.
+
+    Args:
+        title: its first line.
+        note: its second line.
+        box: its place.
+        logical_id: what the id of its resource begins with in a template; empty for what is not a resource of a stack.
+    """
+
+    title: str
+    note: str
+    box: Box
+    logical_id: str = ""
+
+
+def place(x: int, y: int, half_width: int = 75) -> Box:
+    """Return the box of a part, by its centre."""
+    return Box(x, y, half_width, 26)
+
+
 def arrow(source: Box, target: Box, offset: int = 0) -> str:
     """Return the path from the edge of one box to the edge of another, ``offset`` to the right of the line between
     their centres, so that an arrow back lies next to it."""
@@ -52,3 +75,20 @@ def drawing(width: int, height: int, lines: list[str]) -> str:
     """Return a whole SVG file."""
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
     return "\n".join([head, _STYLE, *lines, "</svg>"]) + "\n"
+
+
+def parts_drawing(width: int, height: int, parts: Mapping[str, Part], arrows: Iterable[tuple[str, str]]) -> str:
+    """Return the SVG file of parts, with an arrow for each pair of names."""
+    lines: list[str] = []
+    for start, end in arrows:
+        source, target = parts[start].box, parts[end].box
+        if abs(target.x - source.x) < target.half_width and target.y > source.y:
+            # Straight down onto a wide box.
+            target = Box(source.x, target.y, target.half_width, target.half_height)
+        lines.append(f'<path {arrow(source, target)} data-from="{start}" data-to="{end}"/>')
+    for part in parts.values():
+        x, y = part.box.x, part.box.y
+        lines.append(f'<rect {part.box.rect} rx="8"/>')
+        lines.append(f'<text x="{x}" y="{y - 2}">{part.title}</text>')
+        lines.append(f'<text class="small" x="{x}" y="{y + 15}">{part.note}</text>')
+    return drawing(width, height, lines)

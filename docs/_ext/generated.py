@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_overloads
 
@@ -19,6 +20,7 @@ import architecture
 import comparison
 import costs
 import typer.main
+import ways
 from http_reference import StandIn, http_page
 from states_page import page as states_page
 from states_page import svg as states_drawing
@@ -38,20 +40,20 @@ NOTE = "*Generated from the code by `make docs`.*\n"
 
 # fmt: off
 CODES = {
-    "malformed_body": ("The body is not JSON, or has an object with the same key twice.", "the caller", "no: it fails the same way"),
-    "not_found": ("The saga type, saga, step or path does not exist.", "the caller", "no"),
-    "conflict": ("The saga's state does not allow the call; the message names the state.", "the caller, after reading the saga", "no"),
-    "too_large": ("The body is larger than 256 KB.", "the caller: put the data into S3", "no"),
-    "idempotency_key_reused": ("The key was used with another request.", "the caller: another key, or the first request", "no"),
-    "invalid_request": ("The input is not valid. `details` lists paths and messages.", "the caller", "no"),
-    "paused": ("An operator or `auto_disable` has paused starts of this type. The message has the operator's reason.", "an operator: `sagas resume`", "yes, after `Retry-After`"),
-    "unavailable": ("A table or queue is out of reach, or throttles.", "nobody, or an operator if it lasts", "yes, after `Retry-After`; a start with the same key"),
-    "internal": ("An unexpected error. The service's log has it.", "an operator", "yes, with the same key"),
-    "bad_request": ("The gateway refused the call: it is not valid HTTP.", "the caller", "no"),
-    "forbidden": ("The call is not signed or not allowed, or the path or method does not exist.", "the caller, or whoever grants [rights](../concepts/security-model.md#rights-by-saga-type)", "no"),
-    "throttled": ("More calls than the API (`throttling`) or the account's quota allows.", "nobody, or an operator if it lasts", "yes, after a moment; a start with the same key"),
-    "timeout": ("There was no answer within 29 seconds. The call may have taken effect.", "an operator if it lasts", "reads, and starts with the same key; otherwise check first"),
-    "refused": ("The gateway or the router refused the request.", "the caller", "no"),
+    "malformed_body": ("The body is not JSON, or has an object with the same key twice.", "Fixed by the caller", "no: it fails the same way"),
+    "not_found": ("The saga type, saga, step or path does not exist.", "Fixed by the caller", "no"),
+    "conflict": ("The saga's state does not allow the call; the message names the state.", "Fixed by the caller, after reading the saga", "no"),
+    "too_large": ("The body is larger than 256 KB.", "Fixed by the caller: put the data into S3", "no"),
+    "idempotency_key_reused": ("The key was used with another request.", "Fixed by the caller: another key, or the first request", "no"),
+    "invalid_request": ("The input is not valid. `details` lists paths and messages.", "Fixed by the caller", "no"),
+    "paused": ("An operator or `auto_disable` has paused starts of this type. The message has the operator's reason.", "Fixed by an operator: `sagas resume`", "yes, after `Retry-After`"),
+    "unavailable": ("A table or queue is out of reach, or throttles.", "Usually transient; involve an operator if it persists", "yes, after `Retry-After`; a start with the same key"),
+    "internal": ("An unexpected error. The service's log has it.", "Fixed by an operator", "yes, with the same key"),
+    "bad_request": ("The gateway refused the call: it is not valid HTTP.", "Fixed by the caller", "no"),
+    "forbidden": ("The call is not signed or not allowed, or the path or method does not exist.", "Fixed by the caller, or whoever grants [rights](../concepts/security-model.md#rights-by-saga-type)", "no"),
+    "throttled": ("More calls than the API (`throttling`) or the account's quota allows.", "Usually transient; involve an operator if it persists", "yes, after a moment; a start with the same key"),
+    "timeout": ("There was no answer within 29 seconds. The call may have taken effect.", "Involve an operator if it persists", "reads, and starts with the same key; otherwise check first"),
+    "refused": ("The gateway or the router refused the request.", "Fixed by the caller", "no"),
 }
 # fmt: on
 """The meaning of each code of the API, who fixes it, and whether the call can be repeated."""
@@ -144,7 +146,7 @@ def errors_page() -> str:
         "bad_request": 400, "forbidden": 403, "throttled": 429, "internal": 500, "timeout": 504, "refused": "4xx"
     }  # fmt: skip
     for code, (meaning, who, again) in CODES.items():
-        lines.append(f"### {code}\n\nStatus {statuses[code]}. {meaning} Fixed by {who}. Safe to repeat: {again}.\n")
+        lines.append(f"### {code}\n\nStatus {statuses[code]}. {meaning} {who}. Safe to repeat: {again}.\n")
     lines.append("## Classes\n\n```text")
     tree = (errors.__doc__ or "").split("\n\n")[1]
     lines.append(inspect.cleandoc(tree) + "\n```\n")
@@ -305,6 +307,8 @@ PAGES: dict[str, Callable[[], str]] = {
 
 IN_GIT: dict[str, Callable[[], str]] = {
     "images/architecture.svg": architecture.svg,
+    "images/dead-letter.svg": partial(ways.svg, "dead-letter"),
+    "images/release.svg": partial(ways.svg, "release"),
     "images/states.svg": states_drawing,
     "../sagas/cli/commands.json": command_summaries,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -16,7 +16,7 @@ from sagas.core.states import ENDED, SagaStatus
 from sagas.core.text import ago, between, clock_time, end_of, moment, span
 
 if TYPE_CHECKING:
-    from sagas.client.operate.dead_letters import DeadLetter
+    from sagas.client.operate.dead_letters import DeadLetter, Failure
     from sagas.engine.read.answers import (
         AuditEntry,
         IncidentView,
@@ -49,7 +49,6 @@ _DETAILS = ("reason", "action", "cause", "fraction", "next_attempt_at")
 
 
 def coloured(status: str) -> Text:
-    """Return a status in its colour."""
     return Text(status, style=_STYLES.get(status, ""))
 
 
@@ -139,7 +138,6 @@ def show_list(sagas: Sequence[Summary], now: float, *, wide: bool = False) -> No
 
 
 def show_due(due: Sequence[DueSagaView], now: float) -> None:
-    """Print the sagas that are due for recovery. ``now``: epoch seconds."""
     ids, rows = short_ids((saga["saga_id"] for saga in due), wide=whole(False)), list[list[str | Text]]()
     for saga in due:
         overdue = ago(saga["due_since"], now)
@@ -169,21 +167,24 @@ def _details(entry: AuditEntry) -> str:
     return ", ".join(texts + [f"{name.replace('_', ' ')}: {details[name]}" for name in _DETAILS if details.get(name)])
 
 
-def show_dead_letters(letters: Sequence[DeadLetter], *, wide: bool = False) -> None:
-    """Print dead letters."""
+def show_dead_letters(letters: Sequence[DeadLetter], failures: Mapping[str, Failure], *, wide: bool = False) -> None:
     ids = short_ids((letter.saga_id for letter in letters), wide=whole(wide))
     messages = short_ids((letter.message_id for letter in letters), wide=whole(wide))
-    columns = {"message": 0, "id": 0, "type": 3, "step": 0, "sent": 2, "received": 1, "unreadable because": 0}
+    columns = {"message": 0, "id": 0, "type": 4, "step": 0, "attempts": 1, "error": 0, "sent": 2, "received": 3}
+    if unreadable := any(letter.reason for letter in letters):
+        columns["unreadable because"] = 0
     rows = list[list[str]]()
     for letter in letters:
         names = ids[letter.saga_id] or "?", letter.saga or "?", letter.step or "?"
-        times = moment(letter.sent_at), count_of(letter.receives, "time")
-        rows.append([messages[letter.message_id], *names, *times, letter.reason])
+        failure = failures.get(letter.message_id)
+        attempts, error = (failure["attempts"] or 0, failure["error"]) if failure else (0, None)
+        row = [messages[letter.message_id], *names, _count(attempts), error["type"] if error else ""]
+        row += [moment(letter.sent_at), count_of(letter.receives, "time")]
+        rows.append([*row, letter.reason] if unreadable else row)
     display(listing(columns, rows, wide=wide))
 
 
 def type_table(types: Iterable[TypeView], *, wide: bool) -> Table:
-    """Return saga types as a table."""
     rows = list[list[str | Text]]()
     for saga in types:
         starts = Text("accepted", style="green") if saga["active"] else Text("refused", style="red")
@@ -223,7 +224,6 @@ def paused_text(pause: PauseView) -> str:
 
 
 def breaker_table(breakers: Iterable[BreakerView]) -> Table:
-    """Return circuit breakers as a table."""
     rows = list[list[str | Text]]()
     for breaker in breakers:
         state = Text(breaker["state"], style="green" if breaker["state"] == "closed" else "red")

@@ -45,7 +45,7 @@ from sagas.core.rules import (
     waits,
 )
 from sagas.core.states import Cancel, DeadMessage, Lease, SagaState, SagaStatus, StepStatus
-from sagas.core.transitions import send_current
+from sagas.core.transitions import resolvable, send_current
 
 SHORTEST_WAIT = 1.0
 """An invocation that has run several steps keeps its message for a retry that is due within these seconds."""
@@ -334,9 +334,9 @@ def compensate_arrived(plan: Plan, state: SagaState, event: CompensateArrived, n
 
 
 def resolve_arrived(plan: Plan, state: SagaState, event: ResolveArrived, now: float) -> Decision:
-    """Take the saga off the attention list."""
+    """Take the saga off the attention list, or correct the reason why it is off the list."""
     at_rest = state.ended or state.status is SagaStatus.DEAD_LETTERED
-    if not state.attention or not at_rest:
+    if not resolvable(state) or not at_rest:
         return Decision(state, Refuse(f"the saga is {state.status}; it has nothing to resolve"))
     if _held(state, now):
         return Decision(state, Refuse("a worker, the supervisor or another operator is changing this saga; try again"))

@@ -429,9 +429,14 @@ def recovery_exhausted(plan: Plan, state: SagaState, fact: ev.SagaRecoveryExhaus
     return proceed(plan, replace(committed(state), recovery=replace(state.recovery, exhausted=True)), now)
 
 
+def resolvable(state: SagaState) -> bool:
+    """Whether an operator can resolve the saga, or resolve it again with another reason."""
+    return bool(state.attention or state.resolution_seq)
+
+
 def resolved(plan: Plan, state: SagaState, fact: ev.SagaResolved, now: float) -> Decision:
     """Take the saga off the attention list. Steps undone by hand are not undone again. PENDING steps are ignored."""
-    if state.lease is None or not state.attention:
+    if state.lease is None or not resolvable(state):
         return Decision(state)
     after = committed(state)
     for index, step in enumerate(state.steps):

@@ -64,7 +64,7 @@ class Worker:
             except Unavailable:
                 if message.pending_commit is None:
                     raise
-                return comes_back(message, services.clock), received
+                return self._postponed(comes_back(message, services.clock), message, "outage"), received
             if end is not None:
                 return end, message
         return self._postponed(Postpone(services.clock.now() + _RACE), message, "race"), received
@@ -131,7 +131,8 @@ class Worker:
 
     def _postponed(self, end: Postpone, message: Message, reason: str) -> Postpone:
         """Log why a message comes back: a ``lease`` is held, a ``gate`` (a breaker or a pause) is shut, a ``release``
-        is awaited, others changed the saga at the same time (``race``), or the step is ``not_due``."""
+        is awaited, others changed the saga at the same time (``race``), the tables are out of reach (``outage``), or
+        the step is ``not_due``."""
         fields = {"saga_id": message.saga_id, "step": message.step, "reason": reason, "until": iso(end.until)}
         self.advancer.services.logger.info("message postponed", extra=fields)
         return end

@@ -80,6 +80,7 @@ class _Records:
                 self._engine.queues.send_copy(record, _ELSEWHERE, elsewhere)
                 return True
             if self._begun and not self._time_for(message):
+                telemetry().postponed("time", self._engine.clock.now())
                 return self._postponing.postpone(message, 0)
             self._begun = True
             active, invocation = tracer(), self._invocation

@@ -159,6 +159,8 @@ def test_a_failure_that_comes_late_timed_out_too_and_tells_what_it_was(bench: Ma
     assert last["error"]["type"] == "TimedOut"
     assert "it raised KeyError: 'seat'" in last["error"]["message"]
     assert "KeyError: 'seat'" in last["stack_trace"]
+    assert ", in pay" in last["stack_trace"]
+    assert "/sagas/engine/" not in last["stack_trace"]  # neither error begins in the library
     assert b.show(saga_id)["in_doubt"] == ["pay"]
 
 

@@ -268,12 +268,17 @@ def test_too_many_copies_end_in_the_dead_letter_queue_and_can_be_redriven(
     assert t.status(saga_id) == "COMPLETED"
 
 
-def test_what_a_batch_has_no_time_for_is_handed_back_but_not_worn_out(deployed: Make) -> None:
+def test_what_a_batch_has_no_time_for_is_handed_back_but_not_worn_out(
+    deployed: Make, caplog: pytest.LogCaptureFixture
+) -> None:
     t = deployed(Constant, SAGAS_MAX_RECEIVES="4")
     ids = [t.start("constant") for _ in range(3)]
     records = t.stack.receive("constant", "call", 10)
-    answer = step_handler.handler({"Records": records}, LambdaContext(20))
+    with caplog.at_level("INFO"):
+        answer = step_handler.handler({"Records": records}, LambdaContext(20))
     assert answer == {"batchItemFailures": []}, json.dumps(answer)
+    postponed = [vars(record) for record in caplog.records if record.message == "message postponed"]
+    assert [(each["reason"], each["until"]) for each in postponed] == [("time", iso(t.clock.now()))] * 2
     t.stack.settle("constant", "call", records, answer)
     assert len(LOG) == 1
     t.run()

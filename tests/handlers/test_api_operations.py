@@ -172,7 +172,25 @@ def test_resolve_takes_a_saga_off_the_list(site: Make) -> None:
     assert (resolution["by"], resolution["reason"], resolution["action"]) == (ANN, "called them", "refunded")
     assert TIME.fullmatch(resolution["at"])
     assert s.call("GET", "/attention").body["sagas"] == []
-    assert s.call("POST", path, {"reason": "again"}).code == "conflict"
+
+
+def test_a_second_resolve_corrects_the_first(site: Make) -> None:
+    FAIL["tell"] = FAIL["unbook"] = ValueError("never")
+    s = site(Trip)
+    path = f"/sagas/trip/{s.begin('trip')}"
+    assert s.call("POST", f"{path}/resolve", {"reason": "too soon"}).code == "conflict"
+    s.run()
+    assert s.call("POST", f"{path}/resolve", {"reason": "called ann", "steps": ["book"]}).status == 200
+    s.clock.advance(60)
+    answer = s.call("POST", f"{path}/resolve", {"reason": "called bob", "action": "refunded"})
+    # The steps that were undone by hand remain so.
+    resolution = {"by": ANN, "reason": "called bob", "action": "refunded", "steps": ["book"]}
+    assert answer.body["resolution"] | {"at": ""} == resolution | {"at": ""}
+    entries = s.call("GET", f"{path}/audit").body["entries"]
+    resolves = [entry for entry in entries if entry["action"] == "SagaResolved"]
+    assert [entry["details"]["reason"] for entry in resolves] == ["called ann", "called bob"]
+    assert answer.body["resolution"]["at"] == resolves[-1]["at"]
+    assert s.call("GET", "/attention").body["sagas"] == []
 
 
 def test_purge_leaves_what_happened_and_answers_the_key(site: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,6 +148,8 @@ def test_what_is_none_of_its_messages_dies(naps: Site, work: Work) -> None:
     assert answer == {"batchItemFailures": [{"itemIdentifier": bad}]}
 
 
-def test_a_record_is_left_for_which_there_is_no_time(naps: Site) -> None:
+def test_a_record_is_left_for_which_there_is_no_time(naps: Site, caplog: pytest.LogCaptureFixture) -> None:
     naps.engine.queues.send_work(NOW, [OneSaga(NOBODY).work()])
-    assert len(now.handler({"Records": queued(naps)}, LambdaContext(1.0))["batchItemFailures"]) == 1
+    with caplog.at_level("INFO"):
+        assert len(now.handler({"Records": queued(naps)}, LambdaContext(1.0))["batchItemFailures"]) == 1
+    assert [vars(record)["reason"] for record in caplog.records if record.message == "message postponed"] == ["time"]

@@ -26,7 +26,7 @@ _DISTRIBUTION = "lambda-sagas"
 _IN_THE_RUNTIME = frozenset({"boto3", "botocore", "s3transfer", "urllib3", "python-dateutil", "jmespath", "six"})
 """Distributions in every Python runtime of Lambda. botocore alone is 56 MB."""
 
-_RUNTIME_MODULES = ("boto3", "botocore", "s3transfer", "urllib3", "dateutil", "jmespath", "six.py")
+RUNTIME_MODULES = ("boto3", "botocore", "s3transfer", "urllib3", "dateutil", "jmespath", "six.py")
 
 _OWN_SERVICES = frozenset({"dynamodb", "events", "kms", "s3", "secretsmanager", "sqs", "sts"})
 """The services that the library's functions call, and those that botocore may need for credentials."""
@@ -51,16 +51,8 @@ class PackagingError(Exception):
 
 
 class Layers:
-    """The layers of a service: one for each platform that its functions use.
-
-    Args:
-        scope: parent construct.
-        architecture: the architecture of most functions.
-        runtime: the runtime of most functions.
-        requirements: requirements files of the functions' own packages.
-        bundle_sdk: whether layers contain boto3 and botocore. If it lists services by boto3's names, botocore keeps
-            only these and those that the library uses.
-    """
+    """The layers of a service: one for each platform that its functions use. Most use ``architecture`` and ``runtime``.
+    ``requirements`` are the files of the functions' own packages. For ``bundle_sdk``, see ``SagaServiceProps``."""
 
     def __init__(
         self,
@@ -149,7 +141,7 @@ def _third_party(
         _pip(["--no-deps", *platform, "--target", str(target), *pins], name)
         for path in requirements:
             _pip([*platform, "--target", str(target), "--upgrade", "--requirement", str(path), *pins], name)
-        _prune(target, () if bundle_sdk else _RUNTIME_MODULES, services)
+        _prune(target, () if bundle_sdk else RUNTIME_MODULES, services)
 
     return built_once(f"packages-{digest}", build)
 

@@ -13,7 +13,7 @@ from sagas.cdk.layout.nested_stacks import Placement
 
 _NO_RETENTION = (
     "keeps all sagas for good, because it has no retention. A million sagas of five steps cost about 2 USD per month "
-    "to keep (4 KB each, with backups); see docs/operations/deploying.md#keeping"
+    "to keep (4 KB each, with backups); see docs/build/personal-data.md#purge"
 )
 
 

@@ -10,10 +10,11 @@ import typer
 from sagas.cli.listing import Wide
 from sagas.cli.one_saga import SagaRef, Type, on_saga
 from sagas.cli.operate.operating import replaced
-from sagas.cli.output import count_of, emit, fail, plain, plain_line, pretty, say
+from sagas.cli.output import count_of, emit, fail, plain, plain_line, pretty, say, warn
 from sagas.cli.tables import show_dead_letters
 from sagas.cli.target import Target, on_target
 from sagas.core.text import moment
+from sagas.errors import SagaError
 
 if TYPE_CHECKING:
     from sagas.client import SagaClient
@@ -30,12 +31,20 @@ _Limit = Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of me
 
 @on_target
 def list_dead_letters(target: Target, name: Type, limit: _Limit = 100, wide: Wide = False) -> None:
-    """List dead-lettered messages. They stay in the queue."""
-    letters = target.client().dead_letters(name, limit)
+    """List dead-lettered messages, with the attempts and the error of their steps. They stay in the queue."""
+    from sagas.client.operate.dead_letters import UNKNOWN, Failure, failures_of
+
+    client, failures = target.client(), dict[str, Failure]()
+    letters = client.dead_letters(name, limit)
+    try:
+        failures = failures_of(client, letters)
+    except SagaError as error:
+        warn(f"the attempts and errors are missing: {error}")
     if target.as_json:
-        emit({"dead_letters": [{name: getattr(letter, name) for name in _LISTED} for letter in letters]})
+        listed = [({name: getattr(letter, name) for name in _LISTED}, letter.message_id) for letter in letters]
+        emit({"dead_letters": [fields | failures.get(message_id, UNKNOWN) for fields, message_id in listed]})
     elif letters:
-        show_dead_letters(letters, wide=wide)
+        show_dead_letters(letters, failures, wide=wide)
     else:
         say(f"The dead-letter queue of {name} is empty.")
 

@@ -35,7 +35,11 @@ def recover(
     saga: SagaRef,
     attempts: Annotated[
         int | None,
-        typer.Option(min=0, max=1_000, help="First set the saga's count of stalls; 0 restores all recovery attempts"),
+        typer.Option(
+            min=0,
+            max=1_000,
+            help="First set its stalls: 0 restores all recovery attempts; at the maximum the next stall undoes it",
+        ),
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, max=1_000, help="Maximum number; 1000 by default")] = None,
     max_attempts: Annotated[
@@ -65,7 +69,6 @@ def recover(
 
 
 def show_recovery(report: RecoveryView) -> None:
-    """Print the report of a recovery."""
     remaining = f", {report['remaining']} remain for the next run" if report["remaining"] else ""
     recovered = count_of(report["recovered"], "saga")
     given_up = f", gave up {report['given_up']}" if report["given_up"] else ""

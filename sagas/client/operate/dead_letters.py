@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from botocore.exceptions import ClientError
 
@@ -20,7 +22,10 @@ from sagas.messaging.message.redriving import redrive_attributes
 
 if TYPE_CHECKING:  # the client imports this module
     from sagas.client.client import SagaClient
+    from sagas.engine.read.answers import ErrorView
 
+_AT_ONCE = 16
+"""At most this many sagas are read at a time."""
 _HIDDEN = "***"
 _NAMES = ("action", "type", "saga_id", "step")
 """The fields of a command that are no data."""
@@ -45,6 +50,7 @@ class DeadLetter:
         attributes: the message attributes as text, by name.
         source: the ARN of the queue that the message came from; empty if SQS does not return it.
         reason: why no function can read the message; empty if it can be read, and its step failed.
+        undo: whether the message is for the step's undo.
     """
 
     saga: str
@@ -58,6 +64,7 @@ class DeadLetter:
     attributes: Mapping[str, str] = field(default_factory=dict[str, str], compare=False)
     source: str = field(default="", compare=False)
     reason: str = field(default="", compare=False)
+    undo: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +143,34 @@ def why_needed(sagas: SagaClient, letter: DeadLetter) -> str:
     return "" if died is not None and letter.number < died else "the saga waits for an operator"
 
 
-class DeadLetterQueue:
-    """The dead-letter queue of one saga type.
+class Failure(TypedDict):
+    """The attempts of a step or undo, and its last error; ``None`` if unknown."""
 
-    Args:
-        sqs: a boto3 client.
-        url: the queue's URL.
-        sources: the URLs of its source queues, by step.
-        mover: the function that returns the ARN of the caller that moves messages; empty if unknown.
-    """
+    attempts: int | None
+    error: ErrorView | None
+
+
+UNKNOWN: Failure = {"attempts": None, "error": None}
+
+
+def failures_of(sagas: SagaClient, letters: Iterable[DeadLetter]) -> dict[str, Failure]:
+    """Return the failure of each dead letter, by message id, as its saga has it now. Messages of no saga have none."""
+    owned = [letter for letter in letters if letter.saga_id and not letter.reason]
+
+    def failure(letter: DeadLetter) -> Failure:
+        with suppress(NotFound):
+            for step in sagas.show(letter.saga, letter.saga_id)["steps"]:
+                if step["name"] == letter.step:
+                    return {"attempts": step["undo_attempts" if letter.undo else "attempts"], "error": step["error"]}
+        return UNKNOWN
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return dict(zip((letter.message_id for letter in owned), pool.map(failure, owned), strict=True))
+
+
+class DeadLetterQueue:
+    """The dead-letter queue of one saga type. ``sources`` has the URLs of its source queues, by step. ``mover`` returns
+    the ARN of the caller that moves messages; empty if unknown."""
 
     def __init__(self, sqs: Any, url: str, sources: Mapping[str, str], mover: Callable[[], str] = str) -> None:
         self._sqs = sqs
@@ -302,4 +328,5 @@ def _read(message: Mapping[str, Any]) -> DeadLetter:
         attributes=attributes,
         source=str(system.get("DeadLetterQueueSourceArn", "")),
         reason=rejected or reason,
+        undo=fields.get("undo") is True,
     )

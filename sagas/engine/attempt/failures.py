@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import traceback
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Any
 
 from msgspec.structs import replace
@@ -137,12 +138,17 @@ def _failure(error: Exception, began: bool, redact: Callable[[str], str]) -> ev.
 
 
 def _stack_trace(error: Exception, redact: Callable[[str], str], longest: int = _LONGEST_TRACE) -> str:
-    """Return the traceback, starting at the saga's own code. The frames before it, of the library and asyncio, are
-    always the same. In a long traceback, the message is cut rather than the frames, after secrets were redacted."""
-    own = error.__traceback__
-    while own is not None and str(own.tb_frame.f_globals.get("__name__")).startswith(_NOT_ITS_OWN):
-        own = own.tb_next
-    lines = [redact(line) for line in traceback.format_exception(type(error), error, own)]
+    """Return the traceback of an error and of its causes, each starting at the saga's own code. The frames before it,
+    of the library and asyncio, are always the same. In a long traceback, the message is cut rather than the frames,
+    after secrets were redacted."""
+    whole = traceback.TracebackException.from_exception(error, compact=True)
+    parts: list[tuple[BaseException | None, traceback.TracebackException | None]] = [(error, whole)]
+    for raised, part in parts:
+        if raised is not None and part is not None:
+            modules = [str(frame.f_globals.get("__name__")) for frame, _ in traceback.walk_tb(raised.__traceback__)]
+            del part.stack[: len([*takewhile(lambda module: module.startswith(_NOT_ITS_OWN), modules)])]
+            parts += (raised.__cause__, part.__cause__), (raised.__context__, part.__context__)
+    lines = [redact(line) for line in whole.format()]
     if sum(map(len, lines)) > longest:
         most = longest // 4
         lines = [line if len(line) <= most else f"{line[: most - 4]}...\n" for line in lines]

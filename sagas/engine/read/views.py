@@ -282,12 +282,14 @@ def saga_view(state: SagaState, entries: Sequence[Entry], *, paused: bool = Fals
         message, at = progress.message, iso(progress.at)
         view["progress"] = {"step": step.name, "fraction": progress.fraction, "message": message, "at": at}
     if settled is not None:
+        resolved = [entry for entry in entries if entry.action == "SagaResolved"]  # the last one may correct others
+        by_hand = dict.fromkeys(step for entry in resolved for step in entry.details.get("undone_by_hand", ()))
         view["resolution"] = {
             "by": settled.actor,
             "at": iso(settled.at),
             "reason": settled.details.get("reason", ""),
             "action": settled.details.get("action", ""),
-            "steps": settled.details.get("undone_by_hand", []),
+            "steps": [*by_hand],
         }
     return view
 

@@ -11,6 +11,7 @@ from aws_lambda_powertools import Logger, Metrics
 
 from sagas.core.events import Fact
 from sagas.core.states import SagaState, SagaStatus, StepStatus
+from sagas.core.text import iso
 from sagas.formats import NewerFormat
 from sagas.handlers.observability.metrics import METRICS
 from sagas.messaging.message.message import Message
@@ -73,6 +74,10 @@ class Telemetry:
     def breaker_closed(self, saga: str) -> None:
         """Count a circuit breaker that has closed."""
         self.count("BreakerClosed", saga)
+
+    def postponed(self, reason: str, until: float, **fields: str) -> None:
+        """Log why a message comes back: this invocation has no ``time`` for it. ``until``: epoch seconds."""
+        self.logger.info("message postponed", extra={"reason": reason, "until": iso(until), **fields})
 
     def newer_format(self, error: NewerFormat, message_id: str) -> None:
         """Log and count a message that waits for a newer version of the library."""

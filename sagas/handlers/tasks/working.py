@@ -53,6 +53,7 @@ def _done(
     receives = 1
     try:
         if context.get_remaining_time_in_millis() / 1000 < _SPARE:
+            telemetry().postponed("time", engine.clock.now(), **fields)
             engine.queues.delay_record(record, 0)
             return False
         receives = int(record.get("attributes", {}).get("ApproximateReceiveCount", 1))

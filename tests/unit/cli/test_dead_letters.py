@@ -11,8 +11,8 @@ import pytest
 
 from sagas.client import DeadLetter, Redrive
 from sagas.client.operate.dead_letters import Pruned
-from tests.unit.cli.conftest import Run
-from tests.unit.client.stub import BEGAN, SAGA_ID
+from tests.unit.cli.conftest import DEAD, Run
+from tests.unit.client.stub import BEGAN, SAGA_ID, StubApi, a_saga, a_step
 
 
 class TestDeadLetters:
@@ -44,6 +44,36 @@ class TestDeadLetters:
         (one,) = json.loads(run("dlq", "list", "create-zip", "--json").stdout)["dead_letters"]
         assert (one["reason"], "body" in one) == ("the message's body is not JSON", False)
 
+    def test_are_listed_with_the_attempts_and_the_error(
+        self, api: StubApi, run: Run, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        mine = replace(self.LETTER, saga="create-zip", saga_id=SAGA_ID, step="announce", number=(1, 0), reason="")
+
+        def letters(*_: object) -> list[DeadLetter]:
+            return [mine, replace(mine, message_id="m-13", undo=True), replace(self.LETTER, message_id="m-14")]
+
+        monkeypatch.setattr("sagas.client.SagaClient.dead_letters", letters)
+        api.will(200, DEAD)
+        listed = json.loads(run("dlq", "list", "create-zip", "--json").stdout)["dead_letters"]
+        error = {"type": "NotFound", "message": "no\n\x1b[31mtopic"}
+        # The undo of the step has not begun, and the third message is of no saga.
+        assert [(one["attempts"], one["error"]) for one in listed] == [(4, error), (0, error), (None, None)]
+        assert {call.path for call in api.asked} == {f"/v1/sagas/create-zip/{SAGA_ID}"}
+        head, first, *_ = run("dlq", "list", "create-zip").stdout.splitlines()
+        assert (head.split()[4:6], first.split()[4:6]) == (["attempts", "error"], ["4", "NotFound"])
+
+    def test_are_listed_without_the_api(self, api: StubApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        letter = replace(self.LETTER, saga="create-zip", saga_id=SAGA_ID, step="ship", number=(1, 0), reason="")
+
+        def letters(*_: object) -> list[DeadLetter]:
+            return [letter]
+
+        monkeypatch.setattr("sagas.client.SagaClient.dead_letters", letters)
+        api.will(403, {"message": "User is not authorized"})
+        listed = run("dlq", "list", "create-zip")
+        assert (listed.exit_code, "m-12" in listed.stdout) == (0, True)
+        assert listed.stderr.startswith("sagas: the attempts and errors are missing: ")
+
     def test_half_a_character_in_one_stops_no_command(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         letter = replace(self.LETTER, saga="create-zip", saga_id="\ud800", number=(1, 0), reason="")
 
@@ -57,9 +87,10 @@ class TestDeadLetters:
         assert "message m-12" in run("dlq", "show", "create-zip").stdout
         assert "stays: its saga does not exist" in run("dlq", "delete", "create-zip", "m-12", "--yes").output
 
-    def test_are_listed_in_80_columns(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_are_listed_in_80_columns(self, api: StubApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         for name, value in (("FORCE_COLOR", "1"), ("COLUMNS", "80")):  # as on a terminal
             monkeypatch.setenv(name, value)
+        api.will(200, a_saga("RUNNING", steps=[a_step("ship")]))
         message = "5298ae8f-7c74-4674-8880-f5d740e53341"
         letter = replace(self.LETTER, saga="a-long-name-of-a-type", saga_id=SAGA_ID, step="ship", message_id=message)
 

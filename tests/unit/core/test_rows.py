@@ -231,6 +231,8 @@ def test_what_is_settled_leaves_the_list_and_is_not_undone_again() -> None:
     asked, fact = ResolveArrived(MINE, "paid back", "refund", by_hand), ev.SagaResolved("paid back", "refund", by_hand)
     settled = after(failed, asked, fact)
     assert (settled.attention, settled.resolution_seq) == (0, settled.seq)
+    corrected = after(settled, ResolveArrived(MINE, "not paid", ""), ev.SagaResolved("not paid", ""))
+    assert (corrected.attention, corrected.resolution_seq) == (0, settled.seq + 1)
     again = after(settled, RetryArrived(MINE), ev.SagaRetried())
     assert (again.cursor, again.steps[0].status) == (1, T.COMPENSATED)
 
