@@ -52,7 +52,6 @@ class Target:
     as_json: bool
 
     def client(self) -> SagaClient:
-        """Return the client of the service."""
         return self._client
 
     @functools.cached_property
@@ -72,7 +71,6 @@ class Target:
         return skipped(str(Path.cwd() / ".sagas" / "clock")) if self.stack is None else 0.0
 
     def now(self) -> float:
-        """Return the time of the service's clock, in epoch seconds."""
         from sagas.engine.clock import SystemClock
 
         return SystemClock().now() + self.ahead()

@@ -18,20 +18,13 @@ _TRY_LATER = (429, 503)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An HTTP answer.
-
-    Args:
-        status: the HTTP status.
-        headers: the headers; their names can be in upper or lower case.
-        content: the body.
-    """
+    """An HTTP answer. The names of its headers can be in upper or lower case."""
 
     status: int
     headers: Mapping[str, str]
     content: bytes
 
     def json(self) -> Any:
-        """Return the body as JSON builtins."""
         try:
             return json.loads(self.content)
         except ValueError:
@@ -39,7 +32,6 @@ class Answer:
 
     @property
     def retry_after(self) -> float:
-        """Seconds to wait before a retry."""
         text = next((value for name, value in self.headers.items() if name.lower() == "retry-after"), "")
         return float(text) if text.isdigit() else _RETRY_AFTER
 

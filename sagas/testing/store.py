@@ -41,7 +41,6 @@ class _Connection(SharedConnection):
 
     @property
     def client(self) -> Any:
-        """The client that replaces AWS."""
         return _Client(self.memory)
 
 
@@ -62,7 +61,6 @@ class MemoryStore:
         self._states: dict[str, tuple[Item, SagaState]] = {}
 
     def clear(self) -> None:
-        """Delete all sagas."""
         self._memory.clear()
         self._states.clear()
 

@@ -94,6 +94,17 @@ def test_the_readme_links_to_nothing_that_only_the_site_has() -> None:
     assert {name for name in linked if not (DOCS / name).is_file() or name in GENERATED.PAGES} == set()
 
 
+def test_a_link_to_a_page_that_only_the_site_has_says_so() -> None:
+    on_the_site = " (on the site)"
+    for page, text in PAGES.items():
+        if page.relative_to(DOCS).as_posix() in GENERATED.PAGES:
+            continue
+        for link in re.finditer(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)", text):
+            target = (page.parent / link[1]).resolve()
+            generated = target.is_relative_to(DOCS) and target.relative_to(DOCS).as_posix() in GENERATED.PAGES
+            assert text.startswith(on_the_site, link.end()) == generated, f"{page.name}: {link[0]}"
+
+
 @pytest.mark.parametrize("module", ["sagas", "sagas.cdk", "sagas.testing", "sagas.client"])
 def test_every_public_name_has_an_entry(module: str) -> None:
     names = importlib.import_module(module).__all__

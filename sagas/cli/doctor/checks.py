@@ -55,13 +55,7 @@ Findings = Iterator[Finding]
 
 @dataclass(frozen=True)
 class Check:
-    """One check.
-
-    Args:
-        name: its name.
-        reads: returns the facts to judge, from a site.
-        judges: yields the findings for these facts, without requests.
-    """
+    """One check: it reads the facts to judge from a site, and judges them without requests."""
 
     name: str
     reads: Callable[[Site], Any]
@@ -95,7 +89,6 @@ def explained(error: Exception, caller: str, where: str) -> tuple[str, str]:
 
 
 def credentials(facts: tuple[str, str]) -> Findings:
-    """Report the caller."""
     caller, where = facts
     yield Finding("ok", f"{caller} in {where}")
 
@@ -136,7 +129,6 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def app(error: str) -> Findings:
-    """Whether the app can be synthesized."""
     if error:
         yield Finding("fail", error, "fix the app, or name another one with --app")
     else:
@@ -193,7 +185,6 @@ def alarm_quota(facts: tuple[int, int, int]) -> Findings:
 
 
 def in_flight(facts: tuple[int, Mapping[str, int]]) -> Findings:
-    """Whether a queue is close to SQS's limit of messages in flight."""
     limit, queues = facts
     full = {name: count for name, count in queues.items() if count > _FULL * limit}
     for name, count in full.items():
@@ -206,7 +197,6 @@ def in_flight(facts: tuple[int, Mapping[str, int]]) -> Findings:
 
 
 def stack(facts: tuple[str, str, str]) -> Findings:
-    """Whether the last deployment succeeded."""
     name, status, where = facts
     if not status:
         text = f"{name} is not deployed in {where}"
@@ -259,7 +249,6 @@ def _settings_of(resources: Resources) -> dict[str, dict[str, str]]:
 
 
 def unchanged(facts: Sequence[Compared]) -> Findings:
-    """Whether somebody has changed a setting by hand."""
     changed = [one for one in facts if one.declared != one.actual]
     for one in changed:
         text = f"{one.resource}: {one.setting} is {one.actual}, but the template has {one.declared}"
@@ -269,7 +258,6 @@ def unchanged(facts: Sequence[Compared]) -> Findings:
 
 
 def functions(facts: Mapping[str, str]) -> Findings:
-    """Whether the functions load their code."""
     broken = {name: problem for name, problem in facts.items() if problem}
     for name, problem in broken.items():
         yield Finding("fail", f"{name}: {problem}", "fix the code or its configuration, and deploy again")
@@ -278,7 +266,6 @@ def functions(facts: Mapping[str, str]) -> Findings:
 
 
 def api(facts: tuple[int, str]) -> Findings:
-    """Whether the API answers."""
     types, error = facts
     if "(401)" in error or "(403)" in error:
         todo = "grant execute-api:Invoke to this caller, or ask the API's authorizer"

@@ -81,7 +81,6 @@ def check(
 
 
 def _with_release(definitions: list[SagaDefinition], lock: Path, *, write: bool, as_json: bool) -> None:
-    """Compare the types with the lock file, and print the changes."""
     from sagas.lock.changes import changes
     from sagas.lock.content import content_of, text_of
 
@@ -152,7 +151,6 @@ def _in_flight(target: Target, definitions: Sequence[SagaDefinition], path: Path
 
 
 def _report(content: Content, where: str, definitions: Sequence[SagaDefinition], *, ids: bool, as_json: bool) -> None:
-    """Compare the types with sagas in flight, and print the changes."""
     from sagas.lock.changes import changes_in_flight
 
     differences = changes_in_flight(content, definitions)
@@ -185,7 +183,6 @@ def _print(differences: Sequence[Change], *, ids: bool = False) -> None:
 
 
 def _save(content: Content, path: Path) -> None:
-    """Write the sagas in flight to a file, without their ids."""
     types = {
         name: answer
         | {"groups": [{key: group[key] for key in group if key != "examples"} for group in answer["groups"]]}
