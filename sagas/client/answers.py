@@ -42,10 +42,11 @@ def error_of(answer: Answer, *, writes: bool) -> SagaError:
         body: Any = json.loads(answer.content)
     except ValueError:
         body = None
-    value: Any = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
-    # The error is empty if a proxy answered instead of the API.
-    error = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    message = str(error.get("message") or f"the API answered {answer.status}")
+    whole = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+    value: Any = whole.get("error")
+    # If a gateway or a proxy answered instead of the API, the answer has another form, or no text.
+    error = cast("dict[str, Any]", value) if isinstance(value, dict) else whole
+    message = str(error.get("message") or error.get("Message") or f"the API answered {answer.status}")
     status = answer.status
     if status in _SIMPLE:
         return _SIMPLE[status](message)
