@@ -16,7 +16,8 @@
     ├── Conflict                  the saga's state does not allow the call
     ├── TooLarge                  a payload is larger than can be stored
     └── Unavailable               a store or queue is out of reach, or the type is paused: try later
-        └── Ambiguous             the request may or may not have taken effect
+        ├── Ambiguous             the request may or may not have taken effect
+        └── NewerFormat           a newer version of the library wrote the data; the saga waits for that version
 
 Each branch corresponds to what the caller should do. ``sagas.aws`` translates errors of boto3 and botocore to errors of
 this tree, so they appear nowhere else.

@@ -165,7 +165,6 @@ class Operation:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The names of the parameters in the path."""
         return tuple(_PARAMETER.findall(self.path))
 
     @property

@@ -33,7 +33,6 @@ _MOST_PAGES = 20
 
 
 def id_argument(metavar: str) -> Any:
-    """Return the CLI argument that names a saga."""
     return typer.Argument(metavar=metavar, help=_ID_HELP, show_default=False, autocompletion=complete)
 
 
@@ -45,7 +44,6 @@ class SagaRef(NamedTuple):
     view: SagaView | None = None
 
     def show(self, client: SagaClient) -> SagaView:
-        """Return the view of the saga."""
         return self.view or client.show(self.type, self.saga_id)
 
 
@@ -99,7 +97,6 @@ def full_page(ask: Callable[[int, str | None], Page], limit: int, cursor: str | 
 
 
 def find_values(find: Sequence[str] | None) -> dict[str, str]:
-    """Return the values of ``--find`` by search key."""
     values = dict[str, str]()
     for text in find or ():
         key, separator, value = text.partition("=")

@@ -24,7 +24,6 @@ def say(line: str) -> None:
 
 
 def emit(data: Any) -> None:
-    """Print one JSON document."""
     typer.echo(escaped(json.dumps(data, indent=2, ensure_ascii=False)))
 
 
@@ -49,7 +48,6 @@ def need(what: str, extra: str, *packages: str) -> None:
 
 
 def warn(message: str) -> None:
-    """Print a message on standard error, unless it is empty."""
     if message:
         typer.echo(f"sagas: {plain(message)}", err=True)
 

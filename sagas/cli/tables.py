@@ -49,7 +49,6 @@ _DETAILS = ("reason", "action", "cause", "fraction", "next_attempt_at")
 
 
 def coloured(status: str) -> Text:
-    """Return a status in its colour."""
     return Text(status, style=_STYLES.get(status, ""))
 
 
@@ -110,7 +109,8 @@ def stack_traces(entries: Iterable[AuditEntry]) -> list[RenderableType]:
         if not entry["details"].get("stack_trace"):
             continue
         trace_id = entry["trace_id"] or entry["details"].get("trace_id")
-        head = f"stack trace of {entry['step']}, attempt {entry['attempt']}"
+        of = "the undo of " if entry["action"].startswith("Compensation") else ""
+        head = f"stack trace of {of}{entry['step']}, attempt {entry['attempt']}"
         head += f", trace id {trace_id}" if trace_id else ""
         lines = [Text(f"  {plain_line(line)}") for line in str(entry["details"]["stack_trace"]).splitlines()]
         traces.append(Group(Text(plain(head), style="dim"), *lines))
@@ -139,7 +139,6 @@ def show_list(sagas: Sequence[Summary], now: float, *, wide: bool = False) -> No
 
 
 def show_due(due: Sequence[DueSagaView], now: float) -> None:
-    """Print the sagas that are due for recovery. ``now``: epoch seconds."""
     ids, rows = short_ids((saga["saga_id"] for saga in due), wide=whole(False)), list[list[str | Text]]()
     for saga in due:
         overdue = ago(saga["due_since"], now)
@@ -170,7 +169,6 @@ def _details(entry: AuditEntry) -> str:
 
 
 def show_dead_letters(letters: Sequence[DeadLetter], failures: Mapping[str, Failure], *, wide: bool = False) -> None:
-    """Print dead letters."""
     ids = short_ids((letter.saga_id for letter in letters), wide=whole(wide))
     messages = short_ids((letter.message_id for letter in letters), wide=whole(wide))
     columns = {"message": 0, "id": 0, "type": 4, "step": 0, "attempts": 1, "error": 0, "sent": 2, "received": 3}
@@ -188,7 +186,6 @@ def show_dead_letters(letters: Sequence[DeadLetter], failures: Mapping[str, Fail
 
 
 def type_table(types: Iterable[TypeView], *, wide: bool) -> Table:
-    """Return saga types as a table."""
     rows = list[list[str | Text]]()
     for saga in types:
         starts = Text("accepted", style="green") if saga["active"] else Text("refused", style="red")
@@ -228,7 +225,6 @@ def paused_text(pause: PauseView) -> str:
 
 
 def breaker_table(breakers: Iterable[BreakerView]) -> Table:
-    """Return circuit breakers as a table."""
     rows = list[list[str | Text]]()
     for breaker in breakers:
         state = Text(breaker["state"], style="green" if breaker["state"] == "closed" else "red")

@@ -18,20 +18,13 @@ _TRY_LATER = (429, 503)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An HTTP answer.
-
-    Args:
-        status: the HTTP status.
-        headers: the headers; their names can be in upper or lower case.
-        content: the body.
-    """
+    """An HTTP answer. The names of its headers can be in upper or lower case."""
 
     status: int
     headers: Mapping[str, str]
     content: bytes
 
     def json(self) -> Any:
-        """Return the body as JSON builtins."""
         try:
             return json.loads(self.content)
         except ValueError:
@@ -39,7 +32,6 @@ class Answer:
 
     @property
     def retry_after(self) -> float:
-        """Seconds to wait before a retry."""
         text = next((value for name, value in self.headers.items() if name.lower() == "retry-after"), "")
         return float(text) if text.isdigit() else _RETRY_AFTER
 
@@ -50,10 +42,11 @@ def error_of(answer: Answer, *, writes: bool) -> SagaError:
         body: Any = json.loads(answer.content)
     except ValueError:
         body = None
-    value: Any = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
-    # The error is empty if a proxy answered instead of the API.
-    error = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    message = str(error.get("message") or f"the API answered {answer.status}")
+    whole = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+    value: Any = whole.get("error")
+    # If a gateway or a proxy answered instead of the API, the answer has another form, or no text.
+    error = cast("dict[str, Any]", value) if isinstance(value, dict) else whole
+    message = str(error.get("message") or error.get("Message") or f"the API answered {answer.status}")
     status = answer.status
     if status in _SIMPLE:
         return _SIMPLE[status](message)

@@ -13,7 +13,7 @@ from sagas.client.operate.dead_letter_calls import DeadLetterCalls
 from sagas.client.operate.operator_calls import OperatorCalls
 from sagas.client.operate.supervisor_calls import SupervisorCalls
 from sagas.client.read.logs import LogCalls
-from sagas.client.transport import Transport
+from sagas.client.transport import Transport, pages
 from sagas.client.waiting import Waiting
 from sagas.core.ids import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
 from sagas.errors import Conflict, InvalidRequest, Problem
@@ -34,7 +34,8 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
     """Starts, reads, cancels and repairs sagas over the HTTP API.
 
     Calls are signed with the caller's AWS credentials, so audit trails have the caller's name. The methods return the
-    API's JSON objects as typed dictionaries. Several threads can share a client.
+    API's JSON objects as typed dictionaries. In all methods, ``type`` is a saga type, and ``saga_id`` the id of a saga.
+    Several threads can share a client.
 
     Every method raises ``Unavailable`` if the API or AWS is out of reach; ``retry_after`` is the time until the next
     try. If the response was lost and the call may have taken effect, it raises the subclass ``Ambiguous``. It raises
@@ -63,9 +64,7 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
             from sagas.aws import open_session
 
             session = open_session(region, None)
-        self._session = session
-        super().__init__(Transport(api_url, region, self._session))
-        self._endpoints = endpoints or ServiceEndpoints(api_url)
+        super().__init__(Transport(api_url, region, session), session, endpoints or ServiceEndpoints(api_url))
 
     @classmethod
     def local(cls, directory: str | Path = ".") -> Self:
@@ -182,7 +181,6 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         The new saga has the correlation id of the old saga, so you can find the logs of both together.
 
         Args:
-            type: the saga type.
             saga_id: the old saga.
             key: an idempotency key for the new saga. The old saga's own key would return the old saga.
 
@@ -288,20 +286,15 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         Raises:
             NotFound: the saga does not exist. Raised when you request the first entry.
         """
-        cursor = None
-        while True:
-            page = self._transport.ask(AUDIT, type, saga_id, query={"limit": _AUDIT_PAGE, "cursor": cursor})
+
+        def ask(cursor: str | None) -> Any:
+            return self._transport.ask(AUDIT, type, saga_id, query={"limit": _AUDIT_PAGE, "cursor": cursor})
+
+        for page in pages(ask):
             yield from page["entries"]
-            cursor = page["cursor"]
-            if cursor is None:
-                return
 
     def verify(self, type: str, saga_id: str) -> VerificationView:
         """Verify the hashes of a saga's audit trail, which show whether an entry was changed or is missing.
-
-        Args:
-            type: the saga type.
-            saga_id: the saga.
 
         Returns:
             The outcome, with the first entry that differs from what was written, if any.
@@ -317,8 +310,6 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         names.
 
         Args:
-            type: the saga type.
-            saga_id: the saga.
             timeout: seconds to wait. Default: no limit.
 
         Raises:
@@ -348,8 +339,6 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         least every two seconds.
 
         Args:
-            type: the saga type.
-            saga_id: the saga.
             timeout: seconds to wait. Default: no limit.
             on_change: called with the saga when it is first read, and after each change.
             after: the ``updated_at`` of a stopped saga that is about to continue, for example after :meth:`redrive`.

@@ -24,17 +24,9 @@ _NESTED = "AWS::CloudFormation::Stack"
 
 @dataclass(slots=True)
 class ServiceEndpoints:
-    """The endpoints of a service.
-
-    Args:
-        api_url: the API's URL with its stage.
-        region: the region of all parts.
-        endpoint_url: the URL of an emulator; ``None`` on AWS.
-        queues: the URLs of queues by saga type and step.
-        dead_letter_queues: the URLs of dead-letter queues by saga type, and that of the command queue as ``COMMANDS``.
-        supervisor: the name of the supervisor's function; empty if unknown.
-        log_groups: the names of the log groups of the service's functions.
-    """
+    """The endpoints of a service. ``endpoint_url`` is the URL of an emulator; ``None`` on AWS. ``queues`` has the URLs
+    of queues by saga type and step, ``dead_letter_queues`` those of dead-letter queues by saga type, and that of the
+    command queue as ``COMMANDS``. ``supervisor`` is the name of a function; empty if unknown."""
 
     api_url: str = ""
     region: str | None = None
@@ -64,11 +56,9 @@ class LocalSession:
     region_name: str | None
 
     def get_credentials(self) -> _Root:
-        """Return the credentials."""
         return _Root()
 
     def client(self, service: str, **options: Any) -> Any:
-        """Return a boto3 client."""
         return self._session.client(service, **options)
 
     @cached_property
@@ -80,7 +70,6 @@ class LocalSession:
 
 
 def endpoints_from_file(directory: Path) -> ServiceEndpoints:
-    """Read ``.sagas/local.json``."""
     path = directory / ".sagas" / "local.json"
     try:
         data: dict[str, Any] = json.loads(path.read_text())

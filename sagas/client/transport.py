@@ -7,7 +7,7 @@ import os
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -38,14 +38,6 @@ class Transport:
     """Calls one API. Calls are signed (SigV4, ``execute-api``) with the caller's credentials.
 
     The latest answers with an ``ETag`` are cached, so an answer that has not changed is not transferred again.
-
-    Args:
-        api_url: the API's URL with its stage.
-        region: the API's region; ``None`` takes the region in the URL, or else the session's.
-        session: the session with the credentials.
-
-    Raises:
-        SagaError: the region is unknown.
     """
 
     def __init__(self, api_url: str, region: str | None, session: boto3.Session) -> None:
@@ -104,7 +96,6 @@ class Transport:
         return answer.json()
 
     def _store(self, url: str, answer: Answer) -> None:
-        """Cache an answer if it has an ETag."""
         tag = next((value for name, value in answer.headers.items() if name.lower() == "etag"), "")
         with self._lock:
             self._cache.pop(url, None)
@@ -142,6 +133,17 @@ class Transport:
         request: Any = cast("Any", AWSRequest)(method=method, url=url, data=data, headers=all_headers)
         cast("Any", SigV4Auth)(credentials, "execute-api", self.region).add_auth(request)
         return request.prepare()
+
+
+def pages(ask: Callable[[str | None], Any]) -> Iterator[Any]:
+    """Yield all pages of a list. ``ask`` returns the page that follows a cursor."""
+    cursor: str | None = None
+    while True:
+        page = ask(cursor)
+        yield page
+        cursor = page["cursor"]
+        if cursor is None:
+            return
 
 
 def _encoded(body: object) -> bytes:

@@ -26,13 +26,7 @@ def at_rest(status: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """How to wait.
-
-    Args:
-        timeout: seconds to wait; ``None`` waits without a limit.
-        clock: a monotonic clock in seconds.
-        sleep: the function that blocks for a number of seconds.
-    """
+    """How to wait. Without a ``timeout`` in seconds there is no limit. ``clock`` is a monotonic clock in seconds."""
 
     timeout: float | None
     clock: Callable[[], float] = time.monotonic
@@ -41,7 +35,6 @@ class Waiting:
     def until_rest(
         self, read: Callable[[], SagaView], on_change: Callable[[SagaView], None] | None, after: str | None
     ) -> SagaView:
-        """Read until the saga is at rest."""
         end = None if self.timeout is None else self.clock() + self.timeout
         last: SagaView | None = None
         pause, failures = _FIRST_PAUSE, 0

@@ -83,7 +83,7 @@ def _option_of(form: Form, option: Field[Any]) -> Any:
     return values[:1] == ["yes"] if option.default is False else (values or [""])[0].strip()
 
 
-def on_saga(desk: Desk, form: Form, name: str, saga_id: str, do: str) -> Response:
+def on_saga(desk: Desk, _request: Request, form: Form, name: str, saga_id: str, do: str) -> Response:
     """Apply an action to one saga, and return to its page."""
     reason = _one(form, "reason")
     if do in VERBS and VERBS[do].reason_required:
@@ -122,8 +122,7 @@ def start(desk: Desk, request: Request, form: Form, name: str) -> Response:
     return _back(desk, desk.saga_path(new["type"], new["saga_id"]))
 
 
-def on_type(desk: Desk, form: Form, name: str, do: str) -> Response:
-    """Pause or resume a saga type, one of its steps, or one saga."""
+def on_type(desk: Desk, _request: Request, form: Form, name: str, do: str) -> Response:
     client, reason = desk.source.client, _one(form, "reason")
     scope = {part: _one(form, part) or None for part in ("step", "saga_id")}
     if do == "pause":
@@ -137,8 +136,7 @@ def on_type(desk: Desk, form: Form, name: str, do: str) -> Response:
     return _back(desk, f"/types/{quote(name, safe='')}")
 
 
-def close_breaker(desk: Desk, _form: Form, name: str, step: str) -> Response:
-    """Close a circuit breaker."""
+def close_breaker(desk: Desk, _request: Request, _form: Form, name: str, step: str) -> Response:
     desk.source.client.close_breaker(name, step)
     return _back(desk, "/breakers")
 
@@ -179,8 +177,7 @@ def sweep(desk: Desk, request: Request, form: Form, name: str) -> Response:
     return others.sweeps(desk, request, name, report)
 
 
-def begin_job(desk: Desk, form: Form) -> Response:
-    """Start a job: an action on many sagas."""
+def begin_job(desk: Desk, _request: Request, form: Form) -> Response:
     do, reason = _one(form, "do"), _one(form, "reason")
     if do not in _FOR_MANY:
         raise NotFound(f"action {do!r} is not available in bulk")
@@ -208,8 +205,7 @@ def begin_job(desk: Desk, form: Form) -> Response:
     return _back(desk, f"/jobs/{job.job_id}")
 
 
-def stop_job(desk: Desk, _form: Form, number: int) -> Response:
-    """Stop a job."""
+def stop_job(desk: Desk, _request: Request, _form: Form, number: int) -> Response:
     job = desk.jobs.get(number)
     if job is not None:
         job.stop()

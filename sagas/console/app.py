@@ -80,17 +80,13 @@ def console(
     ]
     if not read_only:
         routes += [
-            Route(
-                "/sagas/{name}/{saga_id}/signals/{step}",
-                _post(desk, actions.signal, with_request=True),
-                methods=["POST"],
-            ),
+            Route("/sagas/{name}/{saga_id}/signals/{step}", _post(desk, actions.signal), methods=["POST"]),
             Route("/sagas/{name}/{saga_id}/{do}", _post(desk, actions.on_saga), methods=["POST"]),
-            Route("/types/{name}/start", _post(desk, actions.start, with_request=True), methods=["POST"]),
+            Route("/types/{name}/start", _post(desk, actions.start), methods=["POST"]),
             Route("/types/{name}/{do}", _post(desk, actions.on_type), methods=["POST"]),
             Route("/breakers/{name}/{step}/close", _post(desk, actions.close_breaker), methods=["POST"]),
-            Route("/letters/{name}/{do}", _post(desk, actions.on_letters, with_request=True), methods=["POST"]),
-            Route("/sweeps/{name}", _post(desk, actions.sweep, with_request=True), methods=["POST"]),
+            Route("/letters/{name}/{do}", _post(desk, actions.on_letters), methods=["POST"]),
+            Route("/sweeps/{name}", _post(desk, actions.sweep), methods=["POST"]),
             Route("/jobs", _post(desk, actions.begin_job), methods=["POST"]),
             Route("/jobs/{number:int}/stop", _post(desk, actions.stop_job), methods=["POST"]),
         ]
@@ -112,7 +108,7 @@ def _get(desk: Desk, page: Handler) -> Callable[[Request], Any]:
     return answer
 
 
-def _post(desk: Desk, act: Handler, *, with_request: bool = False) -> Callable[[Request], Any]:
+def _post(desk: Desk, act: Handler) -> Callable[[Request], Any]:
     """Return an endpoint for an action. It accepts only forms of this console."""
 
     async def answer(request: Request) -> Response:
@@ -123,8 +119,9 @@ def _post(desk: Desk, act: Handler, *, with_request: bool = False) -> Callable[[
         token = form.get("csrf", [""])[0]
         if not hmac.compare_digest(token.encode(), desk.session.csrf.encode()):
             return _failed(desk, request, "The form is from another console or an earlier one: reload the page.", 403)
-        arguments = (request, form) if with_request else (form,)
-        return await run_in_threadpool(_answered, desk, request, lambda: act(desk, *arguments, **request.path_params))
+        return await run_in_threadpool(
+            _answered, desk, request, lambda: act(desk, request, form, **request.path_params)
+        )
 
     return answer
 

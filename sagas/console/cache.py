@@ -38,12 +38,8 @@ class _Answer:
 
 
 class Cache:
-    """The cached answers. If several tabs need the same answer at the same time, only one call is made.
-
-    Args:
-        clock: a monotonic clock in seconds.
-        submit: the function that runs another function in a thread.
-    """
+    """The cached answers. If several tabs need the same answer at the same time, only one call is made. ``clock`` is a
+    monotonic clock in seconds. ``submit`` runs a function in a thread."""
 
     def __init__(self, clock: Callable[[], float], submit: Callable[[Callable[[], None]], object]) -> None:
         self._clock = clock

@@ -52,20 +52,8 @@ AT_ONCE = (*(name for name, operation in VERBS.items() if operation.verb.at_once
 
 @dataclass(slots=True)
 class Desk:
-    """The context of the pages.
-
-    Args:
-        source: the answers of the service.
-        session: the session of this console.
-        redaction: the rules for hidden values.
-        stack: the service's stack; :data:`LOCAL` for the local stack.
-        region: the region of the service.
-        clock: epoch seconds.
-        jobs: the console's jobs.
-        read_only: whether actions are off.
-        ahead: seconds by which the clock is ahead of the browser's.
-        links: links to traces and logs.
-    """
+    """The context of the pages. ``stack`` is the service's stack, or :data:`LOCAL`. ``clock``: epoch seconds.
+    ``ahead``: seconds by which this clock is ahead of the browser's."""
 
     source: Source
     session: Session

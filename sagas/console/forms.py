@@ -17,16 +17,8 @@ _NAMED = re.compile(r"\$\.([^.\[]+)")
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """One field of a form.
-
-    Args:
-        name: the key of the property; empty if the field is the whole value.
-        kind: ``text``, ``number``, ``integer``, ``boolean``, ``choice`` or ``json``.
-        required: whether the field must be filled in.
-        choices: the values of a choice.
-        description: the description in the schema.
-        nullable: whether an empty required field means null.
-    """
+    """One field of a form. Its kind is ``text``, ``number``, ``integer``, ``boolean``, ``choice`` or ``json``. The name
+    is empty if the field is the whole value. ``nullable``: whether an empty required field means null."""
 
     name: str
     kind: str
@@ -38,14 +30,8 @@ class FormField:
 
 @dataclass(frozen=True, slots=True)
 class RefusedForm:
-    """The problems of a refused form, and the text in its fields.
-
-    Args:
-        text: the error.
-        typed: the text in each input.
-        problems: the problems of each field, with paths.
-        others: the problems that belong to no field, with paths.
-    """
+    """The error of a refused form, the text in each input, and the problems, with paths: those of each field, and
+    others."""
 
     text: str
     typed: Mapping[str, str]
@@ -87,7 +73,6 @@ def fields_of(schema: Mapping[str, Any] | None) -> tuple[FormField, ...]:
 
 
 def value_of(schema: Mapping[str, Any] | None, form: Mapping[str, str]) -> Any:
-    """Return the value that a form contains."""
     fields, problems, value = fields_of(schema), list[Problem](), dict[str, Any]()
     for field in fields:
         text = form.get(PREFIX + field.name, "")
@@ -135,7 +120,6 @@ def _field(name: str, schema: Mapping[str, Any], root: Mapping[str, Any], requir
 
 
 def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema that a reference points to."""
     for _ in range(8):
         place = schema.get("$ref")
         if not isinstance(place, str) or not place.startswith("#/"):

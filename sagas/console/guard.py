@@ -42,13 +42,8 @@ _HEADERS: Mapping[str, str] = {
 
 @dataclass(slots=True)
 class Session:
-    """The session of a console. There is only one, and it ends with the process.
-
-    Args:
-        port: the console's port.
-        token: the token in the printed URL. It is valid for one request, whose response sets the cookie.
-        secret: the cookie's value.
-    """
+    """The session of a console. There is only one, and it ends with the process. ``token`` is the token in the printed
+    URL; it is valid for one request, whose response sets the cookie. ``secret`` is the cookie's value."""
 
     port: int
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
@@ -66,12 +61,10 @@ class Session:
 
     @property
     def origin(self) -> str:
-        """The origin of the console's own pages."""
         return f"http://{self.host}"
 
     @property
     def csrf(self) -> str:
-        """The token in every form."""
         return hmac.new(self.secret.encode(), b"csrf", sha256).hexdigest()
 
     def url(self, path: str = "/") -> str:
@@ -86,7 +79,6 @@ class Session:
         return right
 
     def knows(self, headers: Headers) -> bool:
-        """Whether a request has the cookie."""
         try:
             found = SimpleCookie(headers.get("cookie", "")).get(self.cookie)
         except CookieError:
@@ -95,13 +87,7 @@ class Session:
 
 
 class Guard:
-    """Refuses requests without the session, and adds security headers to every answer.
-
-    Args:
-        app: the application that answers accepted requests.
-        session: the session of the console.
-        read_only: whether actions are off.
-    """
+    """Refuses requests without the session, and adds security headers to every answer."""
 
     def __init__(self, app: ASGIApp, session: Session, *, read_only: bool = False) -> None:
         self._app = app
@@ -109,7 +95,6 @@ class Guard:
         self._read_only = read_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

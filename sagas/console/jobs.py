@@ -33,15 +33,8 @@ def _take_none(_do: str, _items: Iterable[Item]) -> str:
 
 @dataclass(slots=True)
 class Job:
-    """An action on many sagas.
-
-    Args:
-        job_id: the number of the job in this console. Audit trails have the unique id in the report.
-        do: the action.
-        reason: the reason, which the audit trail of each saga keeps.
-        items: the sagas, by id.
-        rate: the maximum number of sagas per second.
-    """
+    """An action on many sagas, at most ``rate`` per second. ``job_id`` is the number of the job in this console. Audit
+    trails have the unique id in the report, and the reason."""
 
     job_id: int
     do: str
@@ -69,11 +62,9 @@ class Job:
 
     @property
     def ended(self) -> bool:
-        """Whether the job has ended."""
         return self._ended.is_set()
 
     def stop(self) -> None:
-        """Stop the job: it starts no more calls."""
         self._stop.set()
 
     def wait(self, timeout: float) -> bool:
@@ -100,13 +91,7 @@ class Job:
 
 
 class Jobs:
-    """The jobs of a console. They end when the console ends.
-
-    Args:
-        act: applies an action to one saga.
-        rate: the maximum number of sagas per second.
-        take_letters: deletes the dead letters that a job has made stale.
-    """
+    """The jobs of a console. They end when the console ends. ``rate``: sagas per second."""
 
     def __init__(self, act: Act, rate: float = 5.0, take_letters: TakeLetters = _take_none) -> None:
         self._act = act
@@ -131,10 +116,8 @@ class Jobs:
         return job
 
     def get(self, job_id: int) -> Job | None:
-        """Return a job of this console; ``None`` if it has no such job."""
         return self._jobs.get(job_id)
 
     def stop(self) -> None:
-        """Stop all."""
         for job in list(self._jobs.values()):
             job.stop()

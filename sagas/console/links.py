@@ -78,7 +78,6 @@ class Links:
 
 
 def links_of(project: Path, region: str = "", log_groups: Sequence[str] = ()) -> Links:
-    """Return the links, as a project's settings define them."""
     settings, urls = settings_of(project), dict[str, str]()
     for name, placeholder in (("trace_url", "{trace_id}"), ("logs_url", "{saga_id}")):
         url: Any = settings.get(name, "")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import Any, TypeVar, cast
 
 from sagas.client.endpoints import COMMANDS
+from sagas.client.transport import pages
 from sagas.console.cache import Cache
 from sagas.errors import Conflict, InvalidRequest, NotFound, SagaError
 
@@ -25,12 +27,7 @@ _MOST_NEEDING = 200
 
 
 class Source:
-    """Reads the service, and caches its answers.
-
-    Args:
-        client: a ``SagaClient``, which actions call directly.
-        clock: monotonic seconds.
-    """
+    """Reads the service, and caches its answers. Actions call its ``client`` directly. ``clock``: monotonic seconds."""
 
     def __init__(self, client: Any, clock: Callable[[], float] = time.monotonic) -> None:
         self.client = client
@@ -38,15 +35,12 @@ class Source:
         self._cache = Cache(clock, self._pool.submit)
 
     def close(self) -> None:
-        """Stop its threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def forget(self) -> None:
-        """Drop all cached answers, after a change."""
         self._cache.forget()
 
     def show(self, name: str, saga_id: str) -> Any:
-        """Return a saga."""
         return self._cache.get(("show", name, saga_id), lambda: self.client.show(name, saga_id))
 
     def audit(self, saga: Mapping[str, Any]) -> list[Any]:
@@ -55,17 +49,14 @@ class Source:
         return self._cache.get(("audit", name, saga_id, seen), lambda: list(self.client.audit(name, saga_id)))
 
     def list(self, **options: Any) -> Any:
-        """Return a page of the list of sagas."""
         return self._cache.get(("list", repr(sorted(options.items()))), lambda: self.client.list(**options))
 
     def since(self, name: str, status: str | None, since: str, most: int) -> list[Any]:
         """Return summaries of the latest sagas of a type that started since a time. ``since`` is ISO 8601."""
 
         def ask() -> list[Any]:
-            found, _ = _gathered(
-                lambda cursor: self.client.list(name, status, limit=100, cursor=cursor, since=since), most
-            )
-            return found[:most]
+            asked = {"limit": 100, "since": since}
+            return _gathered(lambda cursor: self.client.list(name, status, cursor=cursor, **asked), most)[:most]
 
         return self._cache.get(("since", name, status, since), ask)
 
@@ -85,7 +76,6 @@ class Source:
         return self._cache.in_background(("sweeps",), lambda: _tolerant(lambda: self.client.sweeps(), nothing), nothing)
 
     def together(self, *asks: Callable[[], Any]) -> list[Any]:
-        """Call several methods of this object in parallel, and return their answers."""
         return [future.result() for future in [self._pool.submit(ask) for ask in asks]]
 
     def dead_lettered(self, name: str) -> int | None:
@@ -102,7 +92,7 @@ class Source:
     def attention(self) -> list[Any]:
         """Return the sagas that have needed an operator the longest."""
         return self._cache.get(
-            ("attention",), lambda: _gathered(lambda at: self.client.attention(limit=100, cursor=at), _MOST_NEEDING)[0]
+            ("attention",), lambda: _gathered(lambda at: self.client.attention(limit=100, cursor=at), _MOST_NEEDING)
         )
 
     def counts(self) -> dict[str, str]:
@@ -119,7 +109,6 @@ class Source:
         return {place: count for place, count in counts.items() if count != "0"}
 
     def _all_letters(self) -> int:
-        """Return the approximate number of messages in all dead-letter queues."""
         return sum(self.letters(name) or 0 for name in self._letter_queues())
 
     def _letter_queues(self) -> list[str]:
@@ -133,17 +122,12 @@ class Source:
         """Return summaries of sagas that have a lease, among the newest few hundred per status."""
         found = list[Any]()
         for status in ("RUNNING", "COMPENSATING"):
-            cursor = None
-            for _ in range(_PAGES_OF_RUNNING):
-                page = self.list(status=status, limit=100, cursor=cursor)
+            listed = pages(lambda cursor, status=status: self.list(status=status, limit=100, cursor=cursor))
+            for page in islice(listed, _PAGES_OF_RUNNING):
                 found += [saga for saga in page["sagas"] if saga.get("lease")]
-                cursor = page["cursor"]
-                if cursor is None:
-                    break
         return found
 
     def types(self) -> list[Any]:
-        """Return the saga types."""
         return self._cache.get(("types",), self.client.types)
 
     def in_flight(self, name: str) -> Any:
@@ -196,16 +180,14 @@ class Source:
         return saga if saga is not None and saga["updated_at"] >= summary["updated_at"] else None
 
 
-def _gathered(page_after: Callable[[str | None], Any], most: int) -> tuple[list[Any], bool]:
-    """Read page after page until there are ``most`` sagas. Returns the sagas, and whether there may be more."""
-    found, cursor = list[Any](), None
-    while len(found) < most:
-        page = page_after(cursor)
+def _gathered(ask: Callable[[str | None], Any], most: int) -> list[Any]:
+    """Read page after page until there are ``most`` sagas or more."""
+    found = list[Any]()
+    for page in pages(ask):
         found += page["sagas"]
-        cursor = page["cursor"]
-        if cursor is None:
+        if len(found) >= most:
             break
-    return found, cursor is not None
+    return found
 
 
 def _tolerant(ask: Callable[[], T], otherwise: T) -> T:

@@ -31,15 +31,8 @@ _QUIET = 2
 
 
 class StackClock:
-    """The clock of a project's local stack.
-
-    Args:
-        files: the project's files.
-
-    Raises:
-        LocalStackError: no stack is running, or its endpoint is not the embedded emulator, so its clock cannot be
-            moved.
-    """
+    """The clock of a project's local stack. It raises LocalStackError if no stack is running, or if its endpoint is not
+    the embedded emulator, so that its clock cannot be moved."""
 
     def __init__(self, files: Files) -> None:
         description = Description.read(files.description)
@@ -57,7 +50,6 @@ class StackClock:
         return skipped(str(self._file))
 
     def now(self) -> float:
-        """The time in epoch seconds."""
         return SystemClock().now() + self.ahead
 
     def advance(self, seconds: float) -> dict[str, Any]:

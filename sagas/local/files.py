@@ -9,11 +9,7 @@ from pathlib import Path
 
 
 class Files:
-    """The paths of a project's local stack.
-
-    Args:
-        project: the directory that contains ``.sagas``.
-    """
+    """The paths of a project's local stack."""
 
     def __init__(self, project: Path) -> None:
         self.project = project

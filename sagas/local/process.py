@@ -29,17 +29,9 @@ _LOCK_HELD = 3
 
 
 class Emulator:
-    """A running emulator.
-
-    Args:
-        files: the project's files.
-        port: the port on 127.0.0.1, from :func:`port_for`.
-        persist: the directory for state that survives restarts. Default: none.
-        attached: whether the emulator ends when this process ends.
-        enforce_iam: whether every call is checked against the caller's policies.
-        origins: the origins of web pages that may call the emulator.
-
-    """
+    """A running emulator, on a port from :func:`port_for`. ``persist``: the directory for state that survives restarts.
+    ``attached``: whether the emulator ends when this process ends. ``enforce_iam``: whether every call is checked
+    against the caller's policies. ``origins``: the origins of web pages that may call it."""
 
     def __init__(
         self,
@@ -88,7 +80,6 @@ class Emulator:
         self._wait(self._has_lock)
 
     def wait_until_healthy(self) -> None:
-        """Wait until the emulator answers."""
         self._wait(self._answers)
 
     def _wait(self, until: Callable[[], bool]) -> None:

@@ -31,17 +31,8 @@ class Stopped(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The options of ``sagas local up``.
-
-    Args:
-        project: the directory of the CDK app.
-        app: the command that synthesizes the app.
-        port: the emulator's port on 127.0.0.1; by default 4566, or a free one if that is taken.
-        persist: the directory for state that survives restarts.
-        watch: whether to deploy the code again when it changes. State stays.
-        enforce_iam: whether every call, also to the API, is checked against the caller's policies, as on AWS.
-        origins: origins of web pages that may call the emulator and the API.
-    """
+    """The options of ``sagas local up``. ``project`` is the directory of the CDK app, and ``app`` the command that
+    synthesizes it."""
 
     project: Path
     app: str

@@ -74,7 +74,6 @@ class Change:
 
 
 def changes(locked: Content, definitions: Iterable[SagaDefinition]) -> list[Change]:
-    """Return the changes since the last release. Changes that stop sagas in flight come first."""
     now = {definition.name: definition for definition in definitions}
     types = sorted(locked["sagas"].items())
     found = [Change(name, *finding) for name, old in types for finding in judge(old, now.get(name))]

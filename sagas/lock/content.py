@@ -44,7 +44,6 @@ Content = dict[str, Any]
 
 
 def content_of(definitions: Iterable[SagaDefinition]) -> Content:
-    """Return the content of the lock file for these saga types."""
     return {"format": FORMAT, "sagas": {definition.name: blueprint_of(definition) for definition in definitions}}
 
 
@@ -88,7 +87,6 @@ def blueprint_in(body: bytes) -> Content | None:
 
 
 def check_size(definition: SagaDefinition) -> None:
-    """Refuse a type whose blueprint is too large to be stored."""
     blueprint = blueprint_of(definition)
     size = len(body_of(blueprint))
     if size > LARGEST:
@@ -157,7 +155,6 @@ def _written(node: Any, depth: int, name: str) -> str:
 
 
 def read(path: Path) -> Content:
-    """Return the content of a lock file."""
     content = read_json(path, "sagas", "lock file", "sagas check --write")
     if not all(map(is_blueprint, content["sagas"].values())):
         raise InvalidRequest(f"{path} is not a lock file", [Problem("$.sagas", "expected blueprints")])

@@ -37,12 +37,8 @@ _KINDS: dict[type, str] = {str: "string", bool: "boolean", int: "integer", float
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """A place where stored data may not fit.
-
-    Args:
-        path: the path to the place, such as ``$.order.id``. ``[]`` stands for any item.
-        what: what changed at this place.
-    """
+    """A path, such as ``$.order.id``, to a place where stored data may not fit, and what changed there. ``[]`` stands
+    for any item."""
 
     path: str
     what: str

@@ -34,7 +34,6 @@ class Placeholders:
 
     @classmethod
     def of(cls, request: Item) -> Placeholders:
-        """Return the placeholders of a request."""
         return cls(request.get("ExpressionAttributeNames", {}), request.get("ExpressionAttributeValues", {}))
 
 

@@ -57,13 +57,11 @@ class SkippingClock:
         self._owners = 0
 
     def now(self) -> float:
-        """The time in epoch seconds, rounded to milliseconds."""
         since = self._running_since
         return round(self._now if since is None else self._now + self._machine.now() - since, 3)
 
     @contextmanager
     def running(self) -> Generator[None]:
-        """Let time pass during the block."""
         self._running_since = self._machine.now()
         try:
             yield
@@ -71,7 +69,6 @@ class SkippingClock:
             self._now, self._running_since = self.now(), None
 
     def sleep(self, seconds: float) -> None:
-        """Skip this time."""
         self._now += max(0.0, seconds)
 
     def chance(self) -> float:
@@ -93,13 +90,9 @@ class SkippingClock:
 
 
 class FailingRunner(Runner):
-    """Runs steps and undos, each on a new instance, or raises the configured exceptions instead.
-
-    Args:
-        fail: exceptions that attempts raise, by step or undo. Those of children have paths such as ``payouts[3].pay``.
-        path_of: the function that returns the prefix of a saga's step names, which is empty for the topmost saga.
-        clock: the clock, which runs while code runs.
-    """
+    """Runs steps and undos, each on a new instance, or raises the configured exceptions instead. ``fail`` has these by
+    step or undo; those of children have paths such as ``payouts[3].pay``. ``path_of`` returns the prefix of a saga's
+    step names, which is empty for the topmost saga."""
 
     def __init__(self, fail: Mapping[str, Failing], path_of: Callable[[str], str], clock: SkippingClock) -> None:
         super().__init__()
@@ -142,18 +135,8 @@ def _raise(raised: Raised, *_: object, **__: object) -> None:
 
 
 class InProcessRun:
-    """A saga in flight, with its children. No message gets lost, and messages are delivered one at a time.
-
-    Args:
-        definition: the saga type.
-        fail: exceptions that attempts raise instead of running, by the name of the step or undo.
-        clients: the clients that ``ctx.client(service)`` returns, by service, or a function that returns them.
-        saga_id: the saga's id.
-        request: the saga's request, as JSON builtins.
-        store: the store of the saga and its children.
-        signals: the value to send to each wait, by the wait's name.
-        at: how long after the beginning of its wait each signal is sent. Default: at once.
-    """
+    """A saga in flight, with its children. No message gets lost, and messages are delivered one at a time. For the
+    arguments, see :func:`sagas.testing.run`; ``request`` is in JSON builtins."""
 
     def __init__(
         self,
@@ -207,17 +190,14 @@ class InProcessRun:
         self._start(SagaType(definition), request)
 
     def stored(self, saga_id: str) -> SagaState:
-        """The current state of a saga."""
         return self._store.states()[saga_id]
 
     def children(self, saga_id: str) -> Iterator[SagaState]:
-        """The current states of a saga's children."""
         for state in self._store.states().values():
             if state.parent is not None and state.parent.saga_id == saga_id:
                 yield state
 
     def entries(self, saga_id: str) -> dict[int, Entry]:
-        """A saga's committed entries, by number."""
         entries = self._store.journal.entries(saga_id, range(1, self.stored(saga_id).seq + 1))
         return dict(sorted(entries.items()))
 
@@ -234,7 +214,6 @@ class InProcessRun:
         self._sent.append((due, replace(message, message_id=f"message-{message.dispatch}")))
 
     def send_all(self, messages: Sequence[Message]) -> None:
-        """Queue messages."""
         for message in messages:
             self.send(message)
 
@@ -247,7 +226,6 @@ class InProcessRun:
         return True
 
     def work_waiting(self, queue: str) -> int:
-        """The number of queued work items."""
         return len(self._work)
 
     def play(self) -> None:

@@ -39,7 +39,6 @@ class _Connection(SharedConnection):
 
     @property
     def client(self) -> Any:
-        """The client that replaces AWS."""
         return _Client(self.memory)
 
 
@@ -60,7 +59,6 @@ class MemoryStore:
         self._states: dict[str, tuple[Item, SagaState]] = {}
 
     def clear(self) -> None:
-        """Delete all sagas."""
         self._memory.clear()
         self._states.clear()
 

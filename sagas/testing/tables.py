@@ -40,20 +40,14 @@ def place_of(item: Item, attributes: Sequence[str]) -> Key:
 
 @dataclass
 class MemoryTables:
-    """Answers DynamoDB requests. Tables in memory. The last part of a table's name determines its primary key.
-
-    Args:
-        tables: the items by their keys, per table.
-    """
+    """Answers DynamoDB requests from tables in memory. The last part of a table's name determines its primary key."""
 
     tables: dict[str, dict[Key, Item]] = field(default_factory=dict[str, dict[Key, Item]])
 
     def clear(self) -> None:
-        """Delete all items."""
         self.tables.clear()
 
     def answer(self, operation: str, request: Item) -> Item:
-        """Return DynamoDB's response to a request."""
         try:
             match operation:
                 case "GetItem":
@@ -83,12 +77,10 @@ class MemoryTables:
         return self._table(name)
 
     def _target(self, request: Item) -> tuple[str, Key]:
-        """Return the table and the key that a request writes to."""
         table = request["TableName"]
         return table, place_of(request.get("Item") or request["Key"], keys_of(table))
 
     def _put(self, table: str, key: Key, item: Item | None) -> None:
-        """Store an item. ``None`` deletes the current item."""
         if item is None:
             self._table(table).pop(key, None)
         else:
@@ -111,7 +103,6 @@ class MemoryTables:
         return {} if item is None else {"Attributes": copied(item)}
 
     def _before(self, request: Item) -> Item | None:
-        """Return the item that a request would overwrite."""
         table, key = self._target(request)
         return self._table(table).get(key)
 

@@ -119,12 +119,7 @@ class ApiFunction(SagaFunction):
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A place in an existing API.
-
-    Args:
-        api: the API.
-        resource: the resource to add the service's resources to.
-    """
+    """A place in an existing API: the service's resources are added to ``resource``."""
 
     api: apigateway.RestApi
     resource: AnyResource
@@ -164,16 +159,8 @@ def api_environment(options: ServiceOptions, mount: Mount | None) -> dict[str, s
 
 
 class SagaApi(Construct, Part):
-    """The REST API in front of :class:`ApiFunction`.
-
-    Args:
-        scope: parent construct.
-        id: construct id.
-        function: the function that handles every method.
-        options: the service's options.
-        mount: the place in an existing API. Default: the service gets its own API.
-        callbacks: whether any wait of the service is public.
-    """
+    """The REST API in front of :class:`ApiFunction`, in its own API or at the ``mount``. ``callbacks``: whether any
+    wait of the service is public."""
 
     def __init__(
         self,

@@ -82,17 +82,10 @@ _WILDCARD = "A saga's id is not known in advance; the path names the operation a
 
 
 class Access:
-    """Grants the rights of a service, for some of its saga classes or for all.
+    """Grants the rights of a service, for some of its saga classes or for all. ``let_send`` lets a principal send to
+    the command queue, once the queue exists.
 
     Rights apply only if IAM authorizes the API's callers; see ``docs/concepts/security-model.md`` for the policies.
-
-    Args:
-        service: the construct of the service.
-        catalogue: the catalogue of its sagas.
-        queues: the sagas' queues, by saga type.
-        api: the API that the rights apply to.
-        supervisor: the function that operators may call.
-        let_send: lets a principal send to the command queue, once the queue exists.
     """
 
     def __init__(
@@ -117,7 +110,6 @@ class Access:
         return granted
 
     def cancel(self, grantee: Grantee, saga_classes: Sequence[type[Any]]) -> iam.Grant:
-        """Let a principal cancel sagas of types that can be cancelled."""
         for saga in self._named(saga_classes):
             if not saga.cancellable:
                 message = f"saga {saga.name} is declared with cancellable=False, so it cannot be cancelled"
@@ -148,7 +140,6 @@ class Access:
         return _combined([granted, *further, *let_use_queues_key(self._options.encryption_key, grantee)])
 
     def grant(self, right: str, grantee: Grantee, saga_classes: Sequence[type[Any]]) -> iam.Grant:
-        """Let a principal call the operations that a right covers."""
         named, mount = self._named(saga_classes), self._options.mount
         mounted = mount and mount.default_method_options and mount.default_method_options.authorizer
         if self._options.authorizer or mounted:

@@ -30,17 +30,7 @@ _VARIABLE = "SAGAS_ARCHIVE_BUCKET"
 
 
 class AuditArchive(Construct, Part):
-    """Copies each entry of the audit trail to a bucket within about a minute, and retries until it succeeds.
-
-    Args:
-        scope: parent construct.
-        id: construct id.
-        shared: code, layers, options and tables.
-        archive: the archive's options.
-
-    Raises:
-        DefinitionError: the imported audit table has no stream, or a stream without new images.
-    """
+    """Copies each entry of the audit trail to a bucket within about a minute, and retries until it succeeds."""
 
     def __init__(self, scope: Construct, id: str, *, shared: SharedAssets, archive: Archive) -> None:
         super().__init__(scope, id)

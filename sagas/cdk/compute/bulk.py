@@ -105,14 +105,7 @@ NOW = WorkKind(
 
 
 class WorkQueue(Construct):
-    """A work queue and its own dead-letter queue.
-
-    Args:
-        scope: parent construct.
-        id: construct id.
-        kind: the kind of work.
-        options: the service's options.
-    """
+    """A work queue and its own dead-letter queue."""
 
     def __init__(self, scope: Construct, id: str, *, kind: WorkKind, options: ServiceOptions) -> None:
         super().__init__(scope, id)
@@ -127,18 +120,8 @@ class WorkQueue(Construct):
 
 
 class WorkFunction(SagaFunction, Part):
-    """The function of a work queue.
-
-    Args:
-        scope: parent construct.
-        id: construct id.
-        shared: code, layers, options and tables.
-        work: the queue.
-        queues: the sagas' queues.
-        environment: its variables.
-        also: other work queues that the function sends to.
-        listing: whether the function lists the sagas of a type, to count consecutive failures.
-    """
+    """The function of a work queue. ``also``: other work queues that it sends to. ``listing``: whether it lists the
+    sagas of a type, to count consecutive failures."""
 
     def __init__(
         self,
@@ -194,7 +177,6 @@ class WorkFunction(SagaFunction, Part):
         return 14 if catalogue.gradual else 13
 
     def watch(self, alarms: Alarms) -> None:
-        """Watch the dead-letter queue and the function's errors."""
         kind, id = self.work.kind, self.work.name.capitalize()
         section = f"{kind.name}-dead-letters"
         alarms.watch_letters(f"{id}DeadLetters", self.work.dead_letters, kind.given_up, section)

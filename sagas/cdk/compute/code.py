@@ -36,15 +36,9 @@ class CodeAssets:
     """The code of the functions, as Lambda assets. The functions of a saga do not contain the code of other sagas.
 
     So a change to one saga makes new versions only of its own functions and of the service's functions. An asset omits
-    the modules of other saga classes, or their packages below the top level, unless the saga imports them.
-
-    Args:
-        saga_classes: the service's saga classes.
-        types: the text of ``sagas-types.json`` by saga class. The key ``None`` has the text for all sagas.
-        runtime: the runtime to compile for, like ``python3.13``; ``None`` to compile nothing.
-
-    Raises:
-        DefinitionError: Lambda could not import a class from its module.
+    the modules of other saga classes, or their packages below the top level, unless the saga imports them. ``types``
+    has the text of ``sagas-types.json`` by saga class, and for ``None`` the text for all sagas. ``runtime``, like
+    ``python3.13``, is the one to compile for; ``None`` compiles nothing.
     """
 
     def __init__(

@@ -61,16 +61,7 @@ _FINDINGS_UNTRACED = {"Serverless-LambdaTracing": "The user of the construct swi
 
 @dataclass(frozen=True, slots=True)
 class SharedAssets:
-    """What all functions of a service share.
-
-    Args:
-        service: the construct of the service.
-        code: the code of the sagas.
-        layers: the layers with the dependencies.
-        options: the service's options.
-        tables: the service's tables and bucket.
-        now: the service's work queue ``now``; ``None`` if no saga waits.
-    """
+    """What all functions of a service share. ``now`` is the work queue of this name; ``None`` if no saga waits."""
 
     service: Construct
     code: CodeAssets
@@ -97,7 +88,6 @@ class SharedAssets:
 def shared_assets(
     service: Construct, catalogue: Catalogue, tables: Stores, queues: Mapping[str, SagaQueues], now: sqs.Queue | None
 ) -> SharedAssets:
-    """Create what all functions of a service share."""
     options = catalogue.service_options
     # Names that do not fit in the variables go to a file next to the code: one for all sagas, and one per saga.
     owners: list[tuple[type | None, list[SagaDefinition]]] = [(None, catalogue.sagas)]
@@ -119,19 +109,9 @@ def shared_assets(
 class SagaFunction(Construct):
     """A function, its log group, and a role that may write the log and traces. Subclasses grant other permissions.
 
-    Queues, rules and the API call the function's alias, which points to a version.
-
-    Args:
-        scope: parent construct.
-        id: construct id.
-        shared: code, layers, options and tables.
-        handler: the entry point, ``package.module.function``.
-        timeout: seconds.
-        environment: its variables.
-        function: memory, storage and additional variables.
-        description: shown in the AWS console.
-        saga_class: the saga class whose code the function needs. Default: all classes.
-        recursive: whether the function may cause invocations of itself.
+    Queues, rules and the API call the function's alias, which points to a version. ``timeout`` is in seconds.
+    ``saga_class`` limits the code to that of one saga class. ``recursive``: whether the function may cause invocations
+    of itself.
     """
 
     def __init__(

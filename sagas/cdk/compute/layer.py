@@ -51,16 +51,8 @@ class PackagingError(Exception):
 
 
 class Layers:
-    """The layers of a service: one for each platform that its functions use.
-
-    Args:
-        scope: parent construct.
-        architecture: the architecture of most functions.
-        runtime: the runtime of most functions.
-        requirements: requirements files of the functions' own packages.
-        bundle_sdk: whether layers contain boto3 and botocore. If it lists services by boto3's names, botocore keeps
-            only these and those that the library uses.
-    """
+    """The layers of a service: one for each platform that its functions use. Most use ``architecture`` and ``runtime``.
+    ``requirements`` are the files of the functions' own packages. For ``bundle_sdk``, see ``SagaServiceProps``."""
 
     def __init__(
         self,

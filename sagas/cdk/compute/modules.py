@@ -9,11 +9,7 @@ from pathlib import Path
 
 
 class Modules:
-    """The modules in the files of some packages.
-
-    Args:
-        files: paths by name, such as ``shop/orders/saga.py``.
-    """
+    """The modules in the files of some packages. ``files`` has the paths by name, such as ``shop/orders/saga.py``."""
 
     def __init__(self, files: Mapping[str, Path]) -> None:
         names = [name for name in files if name.endswith(".py")]

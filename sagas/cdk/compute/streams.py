@@ -87,5 +87,4 @@ class _GivenUp:
     def bind(
         self, target: lambda_.IEventSourceMapping, target_handler: lambda_.IFunction
     ) -> lambda_.DlqDestinationConfig:
-        """Return the queue."""
         return lambda_.DlqDestinationConfig(destination=self._queue.queue_arn)

@@ -28,13 +28,7 @@ thousands."""
 
 
 class SagaQueues(Part):
-    """The queues of one saga. They accept only encrypted connections and keep messages for 14 days.
-
-    Args:
-        service: the construct of the service.
-        layout: the stacks of the saga's resources.
-        encryption_key: encrypts the messages. Default: SQS's own key.
-    """
+    """The queues of one saga. They accept only encrypted connections and keep messages for 14 days."""
 
     def __init__(self, service: Construct, layout: Layout, encryption_key: AnyKey | None) -> None:
         self._key = encryption_key

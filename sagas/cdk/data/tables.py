@@ -41,16 +41,7 @@ _TYPES = {"S": dynamodb.AttributeType.STRING, "N": dynamodb.AttributeType.NUMBER
 
 class Stores(Construct, Part):
     """The tables and the bucket of one service. CloudFormation chooses their names, so two services never clash.
-
-    Args:
-        scope: parent construct.
-        id: construct id.
-        options: the service's options.
-        families: the names of sagas that have children or are children. If there are none, no joins table is created.
-
-    Raises:
-        DefinitionError: an existing table has the wrong form.
-    """
+    ``families`` names the sagas that have children or are children. If there are none, no joins table is created."""
 
     def __init__(
         self, scope: Construct, id: str, *, options: ServiceOptions, families: frozenset[str] = frozenset()
@@ -92,11 +83,9 @@ class Stores(Construct, Part):
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
-        """Count the joins table, if a saga has children."""
         return 1 if catalogue.families else 0
 
     def index_arn(self, index: str) -> str:
-        """The ARN of an index of the control table."""
         return f"{self.sagas.table_arn}/index/{index}"
 
 

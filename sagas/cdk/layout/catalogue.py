@@ -21,13 +21,7 @@ _WHOLE_SAGA = ""
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """Steps that share a queue and a function.
-
-    Args:
-        id: the id of their group.
-        names: the names of the steps, in order.
-        options: the options of the function. Default: those of the saga class.
-    """
+    """Steps, in order, that share a queue and a function. Without ``options``, those of the saga class apply."""
 
     id: str
     names: tuple[str, ...]
@@ -35,17 +29,8 @@ class _Shared:
 
 
 class Catalogue:
-    """Finds the definitions of a service's sagas, and the options of their functions.
-
-    Args:
-        service: the name used in messages.
-        options: the service's options.
-
-    Raises:
-        DefinitionError: no saga, two sagas with one name, a type whose blueprint is too large, children of a type
-            outside the service, too many steps, options for a step of another service or without its own function,
-            steps that cannot share a function, or too few executions for all functions.
-    """
+    """Finds the definitions of a service's sagas, and the options of their functions. Refuses sagas and options that do
+    not go together. ``service`` is the name in messages."""
 
     def __init__(self, service: str, options: ServiceOptions) -> None:
         self._service, self.service_options = service, options
@@ -127,7 +112,6 @@ class Catalogue:
         self._share(saga, _Shared(f"{shared[0]}-to-{shared[-1]}", shared, options))
 
     def definition(self, saga_class: type[Any]) -> SagaDefinition:
-        """Return the definition of a saga class of this service."""
         for saga in self.sagas:
             if saga.saga_class is saga_class:
                 return saga
@@ -135,7 +119,6 @@ class Catalogue:
         raise DefinitionError(f"{self._service}: {_name(saga_class)} is not among its sagas ({names})")
 
     def locate(self, step: Undoable) -> tuple[SagaDefinition, str]:
-        """Return the saga of a step, and the step's name."""
         if not isinstance(step, Undoable):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass strings
             raise DefinitionError(
                 f"{self._service}: {step!r} is not a step; name it by its class, like CreateZip.upload"
@@ -183,7 +166,6 @@ class Catalogue:
         return frozenset(member.name for saga in parents for member in (saga, *saga.children))
 
     def group_of(self, step: Undoable) -> tuple[str, str]:
-        """Return the saga type and the group id of a step."""
         saga, name = self.locate(step)
         shared = self._shared.get((saga.name, name))
         return saga.name, name if shared is None else shared.id

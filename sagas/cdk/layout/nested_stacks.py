@@ -42,15 +42,9 @@ TOKEN = "Token"  # noqa: S105 - identifies a service, and is not a secret
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The stack of the functions and alarms of some step groups of a saga.
-
-    Args:
-        scope: the scope of their constructs.
-        saga: their saga.
-        groups: step groups of the saga; empty if the stack has room only for the saga's queues.
-        token: identifies this service in a nested stack; ``None`` in the service's own stack.
-        saga_wide: whether the alarms of the whole saga are also in this stack.
-    """
+    """The stack, as a scope, of the functions and alarms of some step groups of a saga. It has no groups if there is
+    room only for the saga's queues. ``token`` identifies this service in a nested stack; it is ``None`` in the
+    service's own stack. ``saga_wide``: whether the alarms of the whole saga are also in this stack."""
 
     scope: Construct
     saga: SagaDefinition
@@ -64,20 +58,13 @@ class Placement:
 
     @property
     def functions_id(self) -> str:
-        """The id, below ``scope``, of the construct for the functions."""
         return "steps" if self.token else self.saga.name
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The stacks of a saga's resources.
-
-    Args:
-        saga: the saga.
-        token: the suffix of the service's queue names, for use in the service's own stack.
-        queues: the scope of the saga's queues, and the id of their construct.
-        placements: the stacks of the saga's functions and alarms, at least one.
-    """
+    """The stacks of a saga's resources: the scope and the id of its queues, and one placement or more. ``token`` is the
+    suffix of the service's queue names, for use in the service's own stack."""
 
     saga: SagaDefinition
     token: str
@@ -86,7 +73,6 @@ class Layout:
 
     @property
     def groups(self) -> list[StepGroup]:
-        """All step groups of the saga."""
         return [group for placement in self.placements for group in placement.groups]
 
     def token_in(self, scope: Construct) -> str | None:

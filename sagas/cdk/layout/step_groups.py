@@ -27,17 +27,8 @@ SHARED = "steps"
 
 @dataclass(frozen=True, slots=True)
 class StepGroup:
-    """Steps of a saga that share one queue and one function.
-
-    Args:
-        id: the id of the group's constructs, below those of the saga.
-        saga: the saga of the steps.
-        steps: its steps, at least one.
-        options: the options of its function.
-
-    Raises:
-        DefinitionError: the function needs more time than Lambda allows, or has less time than a step.
-    """
+    """Steps of a saga, one or more, that share one queue and one function. A function that needs more time than Lambda
+    allows, or that has less time than one of its steps, is refused."""
 
     id: str
     saga: SagaDefinition
@@ -60,12 +51,10 @@ class StepGroup:
 
     @property
     def names(self) -> str:
-        """The names of the steps, joined by commas."""
         return ",".join(step.name for step in self.steps)
 
     @property
     def shares_all(self) -> bool:
-        """Whether the group contains all steps of the saga."""
         return self.id == SHARED
 
     @property
@@ -110,7 +99,6 @@ class StepGroup:
 
     @property
     def _works(self) -> list[StepDefinition | UndoDefinition]:
-        """Return all steps and their undos."""
         return [*self.steps, *(step.undo for step in self.steps if step.undo)]
 
     @property

@@ -30,14 +30,7 @@ def has_public_waits(sagas: Iterable[SagaDefinition]) -> bool:
 
 
 class CallbackSecret(Construct, Part):
-    """The secret that signs callback URLs.
-
-    Args:
-        scope: parent construct.
-        id: construct id.
-        options: the service's options.
-        base: the start of all callback URLs.
-    """
+    """The secret that signs callback URLs. All of these begin with ``base``."""
 
     def __init__(self, scope: Construct, id: str, *, options: ServiceOptions, base: str) -> None:
         super().__init__(scope, id)

@@ -40,13 +40,7 @@ _MOST_SENDERS = 50
 
 
 class CommandQueue(Construct):
-    """The command queue and its dead-letter queue.
-
-    Args:
-        scope: the service.
-        id: construct id.
-        shared: code, layers, options and tables.
-    """
+    """The command queue and its dead-letter queue."""
 
     imported: sqs.IQueue
     """The queue as if it were imported, so the CDK does not change its policy. The CDK would add a statement per
@@ -114,16 +108,7 @@ class CommandQueue(Construct):
 
 
 class CommandFunction(SagaFunction, Part):
-    """The function of the command queue, and of users' queues that are sources of events.
-
-    Args:
-        scope: parent construct.
-        id: construct id.
-        shared: code, layers, options and tables.
-        commands: the command queue.
-        queues: the sagas' queues.
-        environment: its variables.
-    """
+    """The function of the command queue, and of users' queues that are sources of events."""
 
     def __init__(
         self,
@@ -181,14 +166,12 @@ class CommandFunction(SagaFunction, Part):
         return 14 if catalogue.gradual else 13
 
     def watch(self, alarms: Alarms) -> None:
-        """Watch the dead-letter queue and the function's errors."""
         what = "Commands or events were rejected, or could not be delivered."
         alarms.watch_letters("CommandDeadLetters", self.commands.dead_letters, what, "command-dead-letters")
         errors = alarms.watch_errors("CommandErrors", self.function, "The function of the command queue")
         alarms.guard(self, self.alias, errors)
 
     def listen(self, queue: sqs.IQueue) -> None:
-        """Have the function consume a queue."""
         source = event_sources.SqsEventSource(
             queue, batch_size=_BATCH, max_concurrency=self._most_at_once, report_batch_item_failures=True
         )

@@ -36,17 +36,8 @@ _OF_A_SAGA = {"name_shard": {"S": [{"exists": True}]}}
 class Outbox(SagaFunction, Part):
     """The function that publishes events, its bus, and the queue that names events it could not publish.
 
-    Args:
-        scope: the service.
-        id: construct id.
-        shared: code, layers, options and tables.
-        published: the events to publish, and the bus.
-        environment: its variables.
-        supervisor: the function that replays events. It reads them from journals, so operators may call it. They must
-            not call the outbox, which publishes whatever it is called with.
-
-    Raises:
-        DefinitionError: the control table is imported and has no stream of old and new images.
+    The supervisor replays events. It reads them from journals, so operators may call it. They must not call the outbox,
+    which publishes whatever it is called with.
     """
 
     def __init__(

@@ -31,17 +31,8 @@ _CIRCLE = (
 
 
 class Integration:
-    """Takes commands and events into a service, and publishes its events. Each part is created when first requested.
-
-    Args:
-        service: the construct of the service.
-        catalogue: the catalogue of its sagas.
-        shared: code, layers, options and tables.
-        queues: the sagas' queues.
-        supervisor: the function that replays events.
-        environment: the environment variables of the functions.
-        add: the function that adds a new part to the service.
-    """
+    """Takes commands and events into a service, and publishes its events. Each part is created when first requested,
+    and passed to ``add``."""
 
     def __init__(
         self,
@@ -111,7 +102,6 @@ class Integration:
         request: object,
         key: str | Sequence[str] | None,
     ) -> None:
-        """Start a saga for each event of a source."""
         saga = self._catalogue.definition(saga_class)
         what = f"{self._service.node.id}: start_on {saga.name}"
         self._check(what, "request", request, saga.request_type)
@@ -136,7 +126,6 @@ class Integration:
         saga_id: str,
         value: object,
     ) -> None:
-        """Send a signal for each event of a source."""
         owner = step.owner if isinstance(cast("object", step), Undoable) else None
         if owner is None:
             raise DefinitionError(

@@ -67,14 +67,8 @@ def default_key(source: object) -> str | list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """Connects sources with the command queue of a service.
-
-    Args:
-        service: the construct of the service.
-        commands: the command queue.
-        function: the queue's function.
-        key: the customer's KMS key that encrypts the queue; ``None`` for SQS's own.
-    """
+    """Connects sources with the command queue of a service. ``key`` is the customer's KMS key that encrypts the queue;
+    ``None`` for SQS's own."""
 
     service: Construct
     commands: CommandQueue
@@ -82,7 +76,6 @@ class Connector:
     key: AnyKey | None
 
     def connect(self, source: object, command: Mapping[str, Any], what: str) -> None:
-        """Make each event of a source a command."""
         match source:
             case events.Rule():
                 self._rule(source, command, what)
@@ -170,7 +163,6 @@ class Connector:
         self.function.declare(queue.queue_arn, command)
 
     def _free_id(self, what: str) -> str:
-        """Return an unused id for the construct of a source."""
         base = "".join(part[:1].upper() + part[1:] for part in what.replace("_", " ").replace(".", " ").split())
         number, id = 1, base
         while self.service.node.try_find_child(id) is not None:
@@ -187,7 +179,6 @@ class _Subscription:
         self._commands, self._policy = commands, policy
 
     def bind(self, topic: sns.ITopic) -> sns.TopicSubscriptionConfig:
-        """Return the subscription."""
         queue, letters = self._commands.imported, self._commands.imported_dead_letters
         usual = subscriptions.SqsSubscription(queue, dead_letter_queue=letters).bind(topic)
         return sns.TopicSubscriptionConfig(
@@ -215,5 +206,4 @@ class _WholeEvent(events.RuleTargetInput):
 
     @jsii.member(jsii_name="bind")
     def bind(self, rule: Any) -> events.RuleTargetInputProperties:
-        """Return the template."""
         return events.RuleTargetInputProperties(input_template=self._template)

@@ -64,6 +64,5 @@ def fits(where: str, architecture: lambda_.Architecture | None, runtime: lambda_
 
 
 def one_of(where: str, option: str, value: object, allowed: Sequence[str]) -> None:
-    """Refuse a value that is not allowed."""
     if value not in allowed:
         raise DefinitionError(f"{where}: {option} must be one of {', '.join(allowed)}, not {value!r}")

@@ -25,12 +25,7 @@ Keys = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class TableForm:
-    """The keys and indexes that a table must have.
-
-    Args:
-        keys: the keys of the table.
-        indexes: the keys of its global indexes, by index name. An index needs to project only keys.
-    """
+    """The keys that a table must have, and those of its global indexes by name. An index needs to project only keys."""
 
     keys: Keys
     indexes: Mapping[str, Keys] = field(default_factory=dict[str, Keys])

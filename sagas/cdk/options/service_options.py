@@ -356,7 +356,6 @@ class ServiceOptions:
         return None if isinstance(table, TableOptions) else table
 
     def table_options(self, name: str) -> TableOptions:
-        """Return the options of a table that the service creates."""
         options = (self.tables or {}).get(name)
         return options if isinstance(options, TableOptions) else TableOptions()
 
@@ -404,7 +403,6 @@ class ServiceOptions:
 
     @property
     def access_logs(self) -> AccessLogs:
-        """What is logged of calls and requests."""
         return self.access_log if isinstance(self.access_log, AccessLogs) else AccessLogs(self.access_log)
 
     def _check_api(self) -> None:

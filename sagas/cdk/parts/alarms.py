@@ -51,17 +51,9 @@ def _metric(name: str, dimensions: Mapping[str, str], period: Duration, statisti
 
 @dataclass(frozen=True, slots=True)
 class Waking:
-    """Settings that all alarms of a service share.
-
-    Args:
-        service: the service's name, a dimension of its metrics.
-        topic: notified when an alarm fires.
-        runbook: the address of the runbook's page, to which each alarm adds its section.
-        releases: moves functions to new code gradually; ``None`` if a deployment moves all functions at once.
-
-    Raises:
-        DefinitionError: ``runbook`` is not the address of a page.
-    """
+    """Settings that all alarms of a service share. ``service`` is a dimension of its metrics. ``runbook`` is the
+    address of a page, to which each alarm adds its section. ``releases`` moves functions to new code gradually;
+    ``None`` if a deployment moves all functions at once."""
 
     service: str
     topic: AnyTopic | None
@@ -86,13 +78,8 @@ def topic_of(scope: Construct, notified: AnyTopic | str | None) -> AnyTopic | No
 
 
 class Alarms(Construct):
-    """Alarms that fire when a metric exceeds a threshold. An alarm watches one metric: CloudWatch charges per metric.
-
-    Args:
-        scope: parent construct.
-        id: construct id.
-        waking: the settings of the service's alarms.
-    """
+    """Alarms that fire when a metric exceeds a threshold. An alarm watches one metric: CloudWatch charges per
+    metric."""
 
     def __init__(self, scope: Construct, id: str, *, waking: Waking) -> None:
         super().__init__(scope, id)
@@ -111,7 +98,6 @@ class Alarms(Construct):
         breaching: int | None = None,
         silence: bool = False,
     ) -> cloudwatch.Alarm:
-        """Add an alarm."""
         text, link = what, f"What to do: {self._waking.runbook}#{section}"
         if len(text) + len(link) >= _LONGEST:  # the text names many steps
             text = f"{text[: _LONGEST - len(link) - 4]}..."

@@ -22,14 +22,7 @@ _MOST_NAME = 90
 
 
 class Releases(Construct):
-    """The application, role and configuration that a service has in CodeDeploy.
-
-    Args:
-        scope: parent construct.
-        id: construct id.
-        service: the service's name, unique in the account and region.
-        deployment: how aliases move to new code.
-    """
+    """The application, role and configuration that a service has in CodeDeploy."""
 
     def __init__(self, scope: Construct, id: str, *, service: str, deployment: Deployment) -> None:
         super().__init__(scope, id)
@@ -61,7 +54,6 @@ class Releases(Construct):
             )
 
     def add(self, scope: Construct, alias: lambda_.Alias, alarms: Sequence[AnyAlarm]) -> None:
-        """Have CodeDeploy move an alias to new code."""
         codedeploy.LambdaDeploymentGroup(
             scope,
             "Release",

@@ -27,17 +27,7 @@ _ENDS = ("Completed", "Compensated", "Cancelled", "Failed", "CompensationFailed"
 
 class ServiceDashboard(Construct):
     """A dashboard with one row for the service and one per saga type. It needs no custom metrics, which cost extra.
-
-    Args:
-        scope: parent construct.
-        id: construct id.
-        service: the service's name, a dimension of its metrics.
-        api: the API. Calls of ``POST /sagas/{type}`` are the starts.
-        base_path: the prefix of this path.
-        supervisor: the supervisor's function.
-        tables: the service's tables.
-        runbook: the address of the runbook.
-    """
+    ``base_path`` is the prefix of the API's paths: calls of ``POST /sagas/{type}`` are the starts."""
 
     def __init__(
         self,
@@ -125,7 +115,6 @@ def add_dashboard(
     api: apigateway.RestApi,
     base_path: str,
 ) -> None:
-    """Add a service's dashboard, with a row per saga type."""
     dashboard = ServiceDashboard(
         service,
         "Dashboard",

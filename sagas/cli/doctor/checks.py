@@ -11,6 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTT
 
 from sagas.aws import code_of
 from sagas.cli.doctor.site import Compared, NotChecked, Resource, Resources, Site, mapping_settings, queue_settings
+from sagas.cli.target import SIGN_IN, what_to_do
 from sagas.errors import SagaError, full_text, text_of
 from sagas.topology import WITHOUT_RECURSION_CONFIG
 
@@ -22,9 +23,6 @@ _UNRESERVED = 100
 """Executions that Lambda keeps unreserved in each account."""
 _FULL = 0.8
 """A check reports a quota once more than this part of it is used."""
-_DENIED = ("AccessDenied", "AuthorizationError", "UnauthorizedOperation", "403")
-_REFUSED = ("ExpiredToken", "InvalidClientTokenId", "SignatureDoesNotMatch", "UnrecognizedClientException")
-_SIGN_IN = "sign in to AWS, or name a profile with --profile"
 _HOLDS = {
     "AWS::SQS::Queue": "QueueName",
     "AWS::DynamoDB::Table": "TableName",
@@ -57,13 +55,7 @@ Findings = Iterator[Finding]
 
 @dataclass(frozen=True)
 class Check:
-    """One check.
-
-    Args:
-        name: its name.
-        reads: returns the facts to judge, from a site.
-        judges: yields the findings for these facts, without requests.
-    """
+    """One check: it reads the facts to judge from a site, and judges them without requests."""
 
     name: str
     reads: Callable[[Site], Any]
@@ -82,26 +74,21 @@ class Check:
 
 def explained(error: Exception, caller: str, where: str) -> tuple[str, str]:
     """Return why a request failed, and what to do about it."""
-    text = text_of(error)
+    text, todo = text_of(error), what_to_do(error)
     match error:
         case SagaError():
-            return full_text(error), ""
-        case ClientError() if code_of(error).startswith(_DENIED):
-            named = re.search(r"perform:? ([\w-]+:\w+)", text)
-            right = named[1] if named else str(vars(error).get("operation_name"))
-            return f"{caller} has no permission for {right} in {where}", f"grant {right} to this caller"
-        case ClientError() if code_of(error) in _REFUSED:
-            return f"{where} refused the credentials ({code_of(error)})", _SIGN_IN
-        case HTTPClientError() | ConnectionError():
-            return f"{text} ({where})", "check the region and your network"
-        case ClientError():
-            return f"{text} ({where})", ""
+            return full_text(error), todo
+        case ClientError() if todo.startswith("grant "):
+            return f"{caller} has no permission for {todo.split()[1]} in {where}", todo
+        case ClientError() if todo == SIGN_IN:
+            return f"{where} refused the credentials ({code_of(error)})", todo
+        case HTTPClientError() | ConnectionError() | ClientError():
+            return f"{text} ({where})", todo
         case _:  # credentials are missing
-            return text, _SIGN_IN
+            return text, todo
 
 
 def credentials(facts: tuple[str, str]) -> Findings:
-    """Report the caller."""
     caller, where = facts
     yield Finding("ok", f"{caller} in {where}")
 
@@ -142,7 +129,6 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def app(error: str) -> Findings:
-    """Whether the app can be synthesized."""
     if error:
         yield Finding("fail", error, "fix the app, or name another one with --app")
     else:
@@ -199,7 +185,6 @@ def alarm_quota(facts: tuple[int, int, int]) -> Findings:
 
 
 def in_flight(facts: tuple[int, Mapping[str, int]]) -> Findings:
-    """Whether a queue is close to SQS's limit of messages in flight."""
     limit, queues = facts
     full = {name: count for name, count in queues.items() if count > _FULL * limit}
     for name, count in full.items():
@@ -212,7 +197,6 @@ def in_flight(facts: tuple[int, Mapping[str, int]]) -> Findings:
 
 
 def stack(facts: tuple[str, str, str]) -> Findings:
-    """Whether the last deployment succeeded."""
     name, status, where = facts
     if not status:
         text = f"{name} is not deployed in {where}"
@@ -265,7 +249,6 @@ def _settings_of(resources: Resources) -> dict[str, dict[str, str]]:
 
 
 def unchanged(facts: Sequence[Compared]) -> Findings:
-    """Whether somebody has changed a setting by hand."""
     changed = [one for one in facts if one.declared != one.actual]
     for one in changed:
         text = f"{one.resource}: {one.setting} is {one.actual}, but the template has {one.declared}"
@@ -275,7 +258,6 @@ def unchanged(facts: Sequence[Compared]) -> Findings:
 
 
 def functions(facts: Mapping[str, str]) -> Findings:
-    """Whether the functions load their code."""
     broken = {name: problem for name, problem in facts.items() if problem}
     for name, problem in broken.items():
         yield Finding("fail", f"{name}: {problem}", "fix the code or its configuration, and deploy again")
@@ -284,7 +266,6 @@ def functions(facts: Mapping[str, str]) -> Findings:
 
 
 def api(facts: tuple[int, str]) -> Findings:
-    """Whether the API answers."""
     types, error = facts
     if "(401)" in error or "(403)" in error:
         todo = "grant execute-api:Invoke to this caller, or ask the API's authorizer"

@@ -69,12 +69,8 @@ class Compared:
 
 
 class Site:
-    """The service to check, and where it is.
-
-    Args:
-        target: the stack, or the local stack of this directory.
-        app: the command that synthesizes the CDK app; empty if there is none.
-    """
+    """The service to check, and where it is. ``app`` is the command that synthesizes the CDK app; empty if there is
+    none."""
 
     caller = "the caller"
     region = endpoint_url = account = ""
@@ -115,7 +111,6 @@ class Site:
             raise NotChecked(f"the emulator has no {what}")
 
     def identity(self) -> tuple[str, str]:
-        """Return the caller's ARN, and the place that it calls."""
         return self.caller, self.where
 
     def clock(self) -> float:
@@ -184,7 +179,6 @@ class Site:
 
     @property
     def template(self) -> Resources:
-        """The resources of the app's templates."""
         return self._synthesized[0]
 
     @cached_property
@@ -280,7 +274,6 @@ class Site:
 
     @cached_property
     def _queues(self) -> dict[str, dict[str, str]]:
-        """The attributes of each deployed queue."""
         sqs, queues = self.client("sqs"), _of(self.deployed, "AWS::SQS::Queue")
 
         def attributes(queue: Resource) -> dict[str, str]:

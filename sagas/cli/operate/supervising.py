@@ -69,7 +69,6 @@ def recover(
 
 
 def show_recovery(report: RecoveryView) -> None:
-    """Print the report of a recovery."""
     remaining = f", {report['remaining']} remain for the next run" if report["remaining"] else ""
     recovered = count_of(report["recovered"], "saga")
     given_up = f", gave up {report['given_up']}" if report["given_up"] else ""

@@ -11,7 +11,7 @@ import typer
 
 from sagas.cli.output import count_of, emit, fail, plain, say
 from sagas.cli.project.types import types_of_project
-from sagas.cli.target import Target
+from sagas.cli.target import Target, report
 from sagas.errors import InvalidRequest, NotFound, SagaError, full_text
 from sagas.lock import LOCK
 
@@ -74,14 +74,13 @@ def check(
     try:
         content, where = _in_flight(target, definitions, in_flight)
     except SagaError as error:
-        fail(full_text(error), status=2)
+        report(target, error, status=2)
     if save is not None:
         _save(content, save)
     _report(content, where, definitions, ids=ids, as_json=as_json)
 
 
 def _with_release(definitions: list[SagaDefinition], lock: Path, *, write: bool, as_json: bool) -> None:
-    """Compare the types with the lock file, and print the changes."""
     from sagas.lock.changes import changes
     from sagas.lock.content import content_of, text_of
 
@@ -152,7 +151,6 @@ def _in_flight(target: Target, definitions: Sequence[SagaDefinition], path: Path
 
 
 def _report(content: Content, where: str, definitions: Sequence[SagaDefinition], *, ids: bool, as_json: bool) -> None:
-    """Compare the types with sagas in flight, and print the changes."""
     from sagas.lock.changes import changes_in_flight
 
     differences = changes_in_flight(content, definitions)
@@ -185,7 +183,6 @@ def _print(differences: Sequence[Change], *, ids: bool = False) -> None:
 
 
 def _save(content: Content, path: Path) -> None:
-    """Write the sagas in flight to a file, without their ids."""
     types = {
         name: answer
         | {"groups": [{key: group[key] for key in group if key != "examples"} for group in answer["groups"]]}

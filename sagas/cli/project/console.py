@@ -73,13 +73,14 @@ def listening(target: Target, port: int, *, read_only: bool = False, payloads: b
     need("the console", "console", "jinja2", "starlette", "uvicorn")
     from sagas.console.links import links_of
     from sagas.console.redaction import redaction_of
-    from sagas.console.serving import Options, Serving
+    from sagas.console.serving import Serving
 
     redaction, client = redaction_of(Path.cwd(), payloads=payloads), target.client()
     # AWS's console does not have the traces and logs of the local stack.
     region, log_groups = (client.region, client.log_groups) if target.stack is not None else ("", [])
     links = links_of(Path.cwd(), region, log_groups)
-    return Serving(client, Options(target.stack, port, read_only, redaction, target.ahead, links))
+    looks = {"redaction": redaction, "read_only": read_only, "links": links}
+    return Serving(client, port=port, stack=target.stack, ahead=target.ahead, **looks)
 
 
 def add_to(app: typer.Typer) -> None:

@@ -27,7 +27,6 @@ def types_of_project(names: Sequence[str] = ()) -> list[SagaDefinition]:
 
 
 def _configured(path: Path) -> list[str]:
-    """Return the saga types that ``[tool.sagas]`` lists."""
     try:
         settings: Any = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -90,7 +89,6 @@ def _names_in(assembly: Path) -> Iterator[str]:
 
 
 def _definitions(names: Sequence[str]) -> list[SagaDefinition]:
-    """Import the saga types with these names."""
     from sagas.authoring.definition.definition import definition_of
 
     sys.path.insert(0, str(Path.cwd()))  # ``python -m`` does the same

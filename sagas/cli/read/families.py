@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def family_with(client: SagaClient, saga: SagaView) -> Family:
-    """Return a saga with its children and their children."""
     from sagas.client.read.families import childless_in, family_of
 
     return family_of(client.list, saga, childless=childless_in(client.types()))

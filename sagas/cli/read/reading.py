@@ -37,7 +37,6 @@ _Cursor = Annotated[str | None, typer.Option(help="Continue where an earlier lis
 
 
 def json_input(file: typer.FileText | None, data: str | None) -> object:
-    """Return the JSON of ``--file`` or ``--data``."""
     if (file is None) == (data is None):
         raise typer.BadParameter("expected one of the two", param_hint="--file/--data")
     try:
@@ -79,7 +78,6 @@ def start(
 
 
 def print_started(target: Target, saga: SagaView) -> None:
-    """Print a saga that was just started."""
     if target.as_json:
         emit(saga)
     else:

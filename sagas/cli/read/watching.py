@@ -25,7 +25,6 @@ _NOT_COMPLETED, _IN_FLIGHT, _INTERRUPTED = 3, 4, 130
 
 
 def report(target: Target, saga: SagaView) -> None:
-    """Print a saga."""
     if target.as_json:
         emit(saga)
     else:

@@ -22,6 +22,7 @@ from sagas.client.client import SagaClient
 from sagas.client.operate.outcomes import CallOutcome, Report, outcome_of
 from sagas.client.operate.pacing import job_reason, new_job, paced
 from sagas.client.read.next_action import error_of
+from sagas.client.transport import pages
 from sagas.core.ids import LONGEST_CANCEL_REASON
 from sagas.core.states import ENDED, SagaStatus
 from sagas.core.text import end_of
@@ -66,7 +67,7 @@ def choose(
 ) -> list[Summary]:
     """Return the sagas that an operation applies to, from lists of the API."""
     statuses = (status,) if status is not None else _USUAL[action]
-    needing = _all_pages(lambda cursor: client.attention(name, limit=_PAGE, cursor=cursor))
+    needing = _all(lambda cursor: client.attention(name, limit=_PAGE, cursor=cursor))
     attention = (saga for saga in needing if _is_between(since, saga, until))
     if action == "resolve" and status is None and not find:
         sagas = attention
@@ -92,18 +93,11 @@ def _has_error(saga: Summary, error: str | None) -> bool:
 
 
 def _list(client: SagaClient, name: str, status: str | None = None, **filters: Any) -> Iterator[Summary]:
-    return _all_pages(lambda cursor: client.list(name, status, limit=_PAGE, cursor=cursor, **filters))
+    return _all(lambda cursor: client.list(name, status, limit=_PAGE, cursor=cursor, **filters))
 
 
-def _all_pages(page_after: Callable[[str | None], Page]) -> Iterator[Summary]:
-    """Yield the sagas of all pages."""
-    cursor: str | None = None
-    while True:
-        page = page_after(cursor)
-        yield from page["sagas"]
-        cursor = page["cursor"]
-        if cursor is None:
-            return
+def _all(ask: Callable[[str | None], Page]) -> Iterator[Summary]:
+    return chain.from_iterable(page["sagas"] for page in pages(ask))
 
 
 def _is_between(since: datetime | str | None, saga: Summary, until: datetime | str | None) -> bool:

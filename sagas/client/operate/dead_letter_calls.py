@@ -7,38 +7,28 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from sagas.client.endpoints import ServiceEndpoints
-from sagas.client.transport import Transport
+from sagas.client.calls import Calls
 from sagas.core.states import SagaStatus
 from sagas.errors import NotFound, SagaError
 from sagas.operations import Operation
 
 if TYPE_CHECKING:
-    import boto3
-
     from sagas.client.client import SagaClient
     from sagas.client.operate.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive
 
 
-class DeadLetterCalls:
+class DeadLetterCalls(Calls):
     """The calls of :class:`sagas.client.SagaClient` on dead letters, and the caller's ARN."""
 
-    _transport: Transport
-    _session: boto3.Session
-    _endpoints: ServiceEndpoints
     _arn = ""
 
     def caller(self) -> str:
         """Return the ARN of the caller, for audit trails; empty if STS does not return it."""
-        from sagas.aws import CALLER, connect, translated
+        from sagas.aws import translated
 
         if not self._arn:
-            endpoint = self._endpoints.endpoint_url
             with suppress(SagaError), translated("STS"):
-                sts = connect(
-                    "sts", CALLER, region=self._transport.region, endpoint_url=endpoint, session=self._session
-                )
-                self._arn = str(sts.get_caller_identity()["Arn"])
+                self._arn = str(self._connect("sts").get_caller_identity()["Arn"])
         return self._arn
 
     def dead_letters(self, type: str, limit: int = 100) -> list[DeadLetter]:
@@ -67,7 +57,6 @@ class DeadLetterCalls:
         moment.
 
         Args:
-            type: the saga type.
             message_id: SQS's id of the message.
 
         Returns:
@@ -99,7 +88,6 @@ class DeadLetterCalls:
         caller's ARN.
 
         Args:
-            type: the saga type.
             saga_id: only messages of this saga.
             on_progress: called after each page with the number of messages read.
             reason: the reason for the audit trails, at most 4,000 characters.
@@ -135,7 +123,6 @@ class DeadLetterCalls:
         time.
 
         Args:
-            type: the saga type.
             saga_id: one saga or several, to delete only their messages.
             dry_run: delete nothing.
             on_progress: called after each page with the number of messages read.
@@ -155,7 +142,6 @@ class DeadLetterCalls:
 
         Args:
             operation: the operation, which has succeeded.
-            type: the saga type.
             saga_ids: the sagas.
 
         Returns:
@@ -170,7 +156,6 @@ class DeadLetterCalls:
         return ""
 
     def _dead_letter_queue(self, type: str) -> DeadLetterQueue:
-        from sagas.aws import CALLER, connect
         from sagas.client.operate.dead_letters import DeadLetterQueue
 
         endpoints = self._endpoints
@@ -179,7 +164,5 @@ class DeadLetterCalls:
         if type not in endpoints.dead_letter_queues:
             types = ", ".join(endpoints.dead_letter_queues)
             raise NotFound(f"this service has no dead-letter queue for saga type {type!r}; it has them for {types}")
-        sqs = connect(
-            "sqs", CALLER, region=self._transport.region, endpoint_url=endpoints.endpoint_url, session=self._session
-        )
-        return DeadLetterQueue(sqs, endpoints.dead_letter_queues[type], endpoints.queues.get(type, {}), self.caller)
+        url, sources = endpoints.dead_letter_queues[type], endpoints.queues.get(type, {})
+        return DeadLetterQueue(self._connect("sqs"), url, sources, self.caller)

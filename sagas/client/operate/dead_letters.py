@@ -168,14 +168,8 @@ def failures_of(sagas: SagaClient, letters: Iterable[DeadLetter]) -> dict[str, F
 
 
 class DeadLetterQueue:
-    """The dead-letter queue of one saga type.
-
-    Args:
-        sqs: a boto3 client.
-        url: the queue's URL.
-        sources: the URLs of its source queues, by step.
-        mover: the function that returns the ARN of the caller that moves messages; empty if unknown.
-    """
+    """The dead-letter queue of one saga type. ``sources`` has the URLs of its source queues, by step. ``mover`` returns
+    the ARN of the caller that moves messages; empty if unknown."""
 
     def __init__(self, sqs: Any, url: str, sources: Mapping[str, str], mover: Callable[[], str] = str) -> None:
         self._sqs = sqs

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from sagas.client.transport import Transport
+from sagas.client.calls import Calls
+from sagas.client.transport import pages
 from sagas.errors import InvalidRequest, Problem
 from sagas.operations import (
     ATTENTION,
@@ -30,22 +31,13 @@ if TYPE_CHECKING:
     from sagas.engine.read.overviews import BreakerView, InFlightGroup, InFlightView, StatsView, TypeView
 
 
-class OperatorCalls:
-    """The calls of :class:`sagas.client.SagaClient` that change sagas, saga types and circuit breakers.
-
-    Args:
-        transport: the client's transport.
-    """
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+class OperatorCalls(Calls):
+    """The calls of :class:`sagas.client.SagaClient` that change sagas, saga types and circuit breakers."""
 
     def cancel(self, type: str, saga_id: str, reason: str = "", *, force: bool = False) -> SagaView:
         """Request a cancellation. The saga becomes CANCELLED when no step runs and all completed steps are undone.
 
         Args:
-            type: the saga type.
-            saga_id: the saga.
             reason: the reason, at most 500 characters. The audit trail keeps the reason of the first accepted cancel.
             force: whether to cancel even a child whose parent has not ended. The child then counts as failed.
 
@@ -61,9 +53,6 @@ class OperatorCalls:
         """Send a value to a step that waits or will wait for it. You can send the same value again.
 
         Args:
-            type: the saga type.
-            saga_id: the saga.
-            step: the step's name.
             value: an instance of the step's signal type, or its JSON form (``dict``, ``list``, ...).
 
         Raises:
@@ -100,8 +89,6 @@ class OperatorCalls:
         audit trail keeps both.
 
         Args:
-            type: the saga type.
-            saga_id: the saga.
             reason: why the saga is settled.
             action: what you did.
             steps: the steps that you undid by hand. A later retry skips them.
@@ -121,8 +108,6 @@ class OperatorCalls:
         deleted after the service's ``key_retention``. Until then, the saga's idempotency key starts no other saga.
 
         Args:
-            type: the saga type.
-            saga_id: the saga.
             reason: the reason, which the tombstone keeps.
 
         Returns:
@@ -155,27 +140,22 @@ class OperatorCalls:
         """Return the sagas of a type that are in flight or need an operator, grouped by the blueprint of their start
         and by position. ``sagas check`` compares them with code to deploy.
 
-        Args:
-            type: the saga type.
-
         Raises:
             NotFound: the type is not deployed, and never had a saga.
         """
         groups: dict[tuple[object, ...], InFlightGroup] = {}
-        blueprints, cursor = dict[str, dict[str, Any]](), None
-        while True:
-            page: InFlightView = self._transport.ask(IN_FLIGHT, type, query={"cursor": cursor})
-            blueprints |= page["blueprints"]
-            for group in page["groups"]:
+        blueprints, last = dict[str, dict[str, Any]](), cast("InFlightView", {})
+        for page in pages(lambda cursor: self._transport.ask(IN_FLIGHT, type, query={"cursor": cursor})):
+            last = cast("InFlightView", page)
+            blueprints |= last["blueprints"]
+            for group in last["groups"]:
                 key = group["blueprint"], group["status"], group["cursor"], group["steps"]
                 other = groups.get(key, group)
                 early, late = sorted((other, group), key=lambda each: each["oldest"])
                 examples = list(dict.fromkeys([*early["examples"], *late["examples"]]))[:3]
                 count = group["count"] + (0 if other is group else other["count"])
                 groups[key] = {**early, "count": count, "examples": examples}
-            cursor = page["cursor"]
-            if cursor is None:
-                return {**page, "blueprints": blueprints, "groups": [*groups.values()]}
+        return {**last, "blueprints": blueprints, "groups": [*groups.values()]}
 
     def pause(
         self,
@@ -193,7 +173,6 @@ class OperatorCalls:
         Running steps continue to their end, waits may end, and signals are accepted. A pause uses up no attempt.
 
         Args:
-            type: the saga type.
             reason: the reason, for operators.
             step: pause sagas only before this step.
             saga_id: pause only this saga.
@@ -214,8 +193,6 @@ class OperatorCalls:
         """End a pause, if there is one: sagas continue, spread over time, and new sagas are accepted.
 
         Args:
-            type: the saga type.
-            reason: the reason.
             step: end the pause of this step.
             saga_id: end the pause of this saga.
 
@@ -250,10 +227,6 @@ class OperatorCalls:
     def close_breaker(self, type: str, step: str) -> BreakerView:
         """Close a step's circuit breaker. The sagas that wait for it continue, spread over time.
 
-        Args:
-            type: the saga type.
-            step: the name of the step.
-
         Returns:
             The breaker. ``waiting`` is the number of sagas that continue.
 
@@ -269,8 +242,6 @@ class OperatorCalls:
         it. 0 restores all recovery attempts. To keep a saga as it is, :meth:`pause` it.
 
         Args:
-            type: the saga type.
-            saga_id: the saga.
             attempts: the number of stalls, 0 to 1,000.
 
         Raises:

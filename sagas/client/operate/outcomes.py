@@ -39,15 +39,9 @@ class CallOutcome:
 
 @dataclass(slots=True)
 class Report:
-    """The outcomes of a job so far.
-
-    Args:
-        job: the job's name.
-        chosen: the ids of the job's sagas, in order.
-        outcomes: the latest outcome of each saga.
-        stopped: the reason for an early stop; empty if there was none.
-        letters: why dead letters of the job's sagas may be left in the queue; empty if none are.
-    """
+    """The outcomes of a job so far: the latest of each saga. ``chosen`` has the ids of its sagas, in order. ``stopped``
+    is the reason for an early stop, and ``letters`` says why dead letters may be left in the queue; both are empty if
+    there is none."""
 
     job: str
     chosen: Sequence[str]
@@ -61,7 +55,6 @@ class Report:
         return outcome.outcome == "failed"
 
     def count(self, kind: str) -> int:
-        """Return the number of sagas with this outcome."""
         # Count in a copy: the console counts while outcomes are added.
         return sum(outcome.outcome == kind for outcome in self.outcomes.copy().values())
 

@@ -27,7 +27,6 @@ def new_job() -> str:
 
 
 def job_reason(job: str, reason: str) -> str:
-    """Return the reason for the audit trail of each saga of a job."""
     return f"bulk {job}: {reason}"
 
 

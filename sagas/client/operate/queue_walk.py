@@ -37,13 +37,7 @@ class QueueWalk:
     SQS cannot list a queue: messages that were received come back. So the walk hides each message for twice as long as
     it has taken so far. Then messages come back ever more rarely, and the walk gets to the others. If it hides more
     than :data:`MOST_HELD` messages, it releases the oldest, which SQS puts at the end of the queue. It stores ids and
-    receipts, but no bodies.
-
-    Args:
-        sqs: a boto3 client.
-        url: the queue's URL.
-        on_progress: called after each page with the number of messages read so far.
-        clock: a monotonic clock in seconds.
+    receipts, but no bodies. ``clock`` is a monotonic clock in seconds.
     """
 
     def __init__(
@@ -99,7 +93,6 @@ class QueueWalk:
         self._seen.add(message_id)
 
     def delete(self, message: Mapping[str, Any]) -> None:
-        """Delete a yielded message."""
         with translated("SQS", quoted=True):
             self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
         self._held.pop(message["MessageId"], None)

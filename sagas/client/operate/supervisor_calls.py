@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 
-from sagas.client.endpoints import ServiceEndpoints
-from sagas.client.transport import Transport
+from sagas.client.calls import Calls
+from sagas.client.transport import pages
 from sagas.core.text import iso
-from sagas.errors import InvalidRequest, Problem, SagaError
+from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
 from sagas.operations import RECOVER
 
 if TYPE_CHECKING:
-    import boto3
-
-    from sagas.client.operate.supervisor import SupervisorClient
     from sagas.engine.read.reports import RecoveryView, SweepRoundView, SweepView
 
+_SWEEP_SECONDS = 15.0
+"""Seconds per call. The next call continues the sweep, so you can interrupt a long sweep."""
+_COUNTS = (
+    "listed", "young", "kept", "orphans", "unreferenced", "unknown", "foreign",
+    "deleted", "archived", "handled", "gone", "left", "errors",
+)  # fmt: skip
+_KINDS = ("orphans", "unreferenced", "unknown", "foreign", "errors")
+_MOST_SAMPLES = 100
+_DENIED = ("AccessDeniedException", "AccessDenied")
+_RAISED: Mapping[str, type[SagaError]] = {"NotFound": NotFound, "InvalidRequest": InvalidRequest}
 
-class SupervisorCalls:
+
+class SupervisorCalls(Calls):
     """The calls of :class:`sagas.client.SagaClient` that run the supervisor's tasks at once."""
-
-    _transport: Transport
-    _session: boto3.Session
-    _endpoints: ServiceEndpoints
 
     def replay_events(self, since: datetime, type: str | None = None) -> int:
         """Publish events again, from the journals. Each event has the same id as before.
@@ -42,7 +49,9 @@ class SupervisorCalls:
         """
         if since.tzinfo is None:
             raise InvalidRequest("since: must have a time zone", [Problem("since", "must have a time zone")])
-        return self._supervisor().replay(iso(since.astimezone(UTC).timestamp()), type)
+        event = {"task": "replay", "since": iso(since.astimezone(UTC).timestamp())}
+        answers = pages(lambda cursor: self._supervise(event, type=type, cursor=cursor))
+        return sum(int(answer["published"]) for answer in answers)
 
     def recover(
         self,
@@ -73,14 +82,12 @@ class SupervisorCalls:
             NotFound: the type or saga does not exist.
             SagaError: the supervisor is unknown to this client, denied access, or failed.
         """
+        fields = {"stale_after": stale_after, "saga_id": saga_id, "limit": limit, "max_attempts": max_attempts}
+        fields["dry_run"] = dry_run or None
         if type is not None:
-            fields = {"saga_id": saga_id, "stale_after": stale_after, "limit": limit, "max_attempts": max_attempts}
-            fields["dry_run"] = dry_run or None
             body = {field: value for field, value in fields.items() if value is not None}
             return self._transport.ask(RECOVER, type, body=body)
-        return self._supervisor().recover(
-            stale_after=stale_after, saga_id=saga_id, limit=limit, max_attempts=max_attempts, dry_run=dry_run or None
-        )
+        return cast("RecoveryView", self._supervise({"task": "recover"}, **fields))
 
     def sweep(self, type: str, *, dry_run: bool = False, force: bool = False) -> SweepView:
         """Sweep the S3 objects that undone sagas of a type left behind, now and completely.
@@ -88,7 +95,6 @@ class SupervisorCalls:
         This does not change the schedule. ``docs/build/large-data.md`` says which objects a sweep handles.
 
         Args:
-            type: the saga type.
             dry_run: only report orphans, and leave all objects in place.
             force: continue even if most objects are orphans.
 
@@ -99,7 +105,32 @@ class SupervisorCalls:
             NotFound: the type does not exist, or has no ``orphans``.
             SagaError: the supervisor is unknown to this client, denied access, or failed.
         """
-        return self._supervisor().sweep(type, dry_run=dry_run, force=force)
+        total: SweepView | None = None
+        event = {"task": "sweep", "now": True, "seconds": _SWEEP_SECONDS, "type": type}
+        while True:
+            start_after = total["start_after"] if total else ""
+            swept = self._supervise(event, start_after=start_after, dry_run=dry_run, force=force).get("swept")
+            if not swept:
+                raise SagaError(f"the supervisor returned no report of a sweep of {type}")
+            report = cast("SweepView", swept[0])
+            moved = any(report[count] for count in ("listed", "deleted"))
+            if total is None:
+                total = report
+            else:
+                # Take the counts and examples of both reports, and the state of the second report.
+                sums = {count: total[count] + report[count] for count in _COUNTS}
+                room, samples = _MOST_SAMPLES, cast("dict[str, list[str]]", {})
+                for kind in _KINDS:
+                    names = [*total["sample"].get(kind, ()), *report["sample"].get(kind, ())][:room]
+                    room -= len(names)
+                    if names:
+                        samples[kind] = names
+                both = report | sums | {"sample": samples, "stopped": total["stopped"] or report["stopped"]}
+                total = cast("SweepView", both)
+            if report["finished"] or report["error"] or (report["stopped"] and not report["dry_run"]):
+                return total
+            if not moved:
+                raise SagaError(f"the supervisor had no time to sweep {type}; try again")
 
     def sweeps(self) -> list[SweepRoundView]:
         """Return the state of the scheduled sweeps of all saga types with ``orphans``: the current or last round with
@@ -108,13 +139,46 @@ class SupervisorCalls:
         Raises:
             SagaError: the supervisor is unknown to this client, denied access, or failed.
         """
-        return self._supervisor().sweeps()
+        return cast("list[SweepRoundView]", self._supervise({"task": "sweeps"})["sweeps"])
 
-    def _supervisor(self) -> SupervisorClient:
-        from sagas.client.operate.supervisor import SupervisorClient, connect_lambda
+    @cached_property
+    def _lambda(self) -> Any:
+        """A boto3 client that waits as long as the supervisor can run, and repeats no call."""
+        from sagas.aws import INVOCATION
 
-        endpoints = self._endpoints
-        if not endpoints.supervisor:
+        return self._connect("lambda", INVOCATION)
+
+    def _supervise(self, event: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+        """Call the supervisor's function. Fields that are ``None`` are left out."""
+        from botocore.exceptions import ClientError
+
+        from sagas.aws import code_of, translated
+
+        function = self._endpoints.supervisor
+        if not function:
             raise SagaError("this client has no name of a supervisor; use SagaClient.from_stack or SagaClient.local")
-        client = connect_lambda(self._session, self._transport.region, endpoints.endpoint_url)
-        return SupervisorClient(client, endpoints.supervisor)
+        event = {**event, **{field: value for field, value in more.items() if value is not None}}
+        lambda_ = self._lambda
+        with translated("Lambda", quoted=True):
+            try:
+                response = lambda_.invoke(FunctionName=function, Payload=json.dumps(event).encode())
+            except ClientError as error:
+                if code_of(error) not in _DENIED:
+                    raise
+                details: dict[str, Any] = getattr(error, "response", {}).get("Error", {})
+                needed = f"needs lambda:InvokeFunction on {function} ({details.get('Message', '')})"
+                raise SagaError(f"access denied: calling the supervisor {needed}") from error
+            payload: bytes = response["Payload"].read()
+        try:
+            answer: Any = json.loads(payload)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise SagaError(f"{function} is not a supervisor: its response is not a JSON object")
+        fields = cast("dict[str, Any]", answer)
+        if "FunctionError" in response:
+            message = str(fields.get("errorMessage") or "no reason in its response")
+            # Errors that the caller can fix have types of their own.
+            kind = _RAISED.get(str(fields.get("errorType")))
+            raise kind(message) if kind else SagaError(f"the supervisor failed: {message}")
+        return fields

@@ -89,7 +89,6 @@ def _given_up(saga: SagaView, now: float) -> str:
 
 
 def _purged(saga: SagaView, purged_at: str) -> list[str]:
-    """Yield the sentences about a purged saga."""
     why = f" ({reason})" if (reason := saga.get("purge_reason")) else ""
     sentences = [f"The saga was purged on {moment(purged_at)}{why}: request, results and errors are deleted."]
     sentences += [f"s3://{place['bucket']}/{place['key']} is left to the sweep." for place in saga.get("objects", ())]

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NotRequired, TypedDict
 
+from sagas.client.transport import pages
 from sagas.engine.read.answers import Page, SagaView, Summary
 from sagas.engine.read.overviews import TypeView
 
@@ -35,14 +36,11 @@ def childless_in(types: Iterable[TypeView]) -> list[str]:
 def _family(
     ask: Callable[..., Page], saga: SagaView | Summary, room: Iterator[int], childless: Collection[str]
 ) -> Family:
-    family, cursor = Family(saga=saga, children=[]), None
-    while True:
-        page = ask(parent=saga["saga_id"], limit=_PAGE, cursor=cursor)
+    family = Family(saga=saga, children=[])
+    for page in pages(lambda cursor: ask(parent=saga["saga_id"], limit=_PAGE, cursor=cursor)):
         for child in page["sagas"]:
             if next(room, None) is None:
                 return {**family, "more": True}
             leaf = child["type"] in childless
             family["children"].append({"saga": child, "children": []} if leaf else _family(ask, child, room, childless))
-        cursor = page["cursor"]
-        if cursor is None:
-            return family
+    return family

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import uuid
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import Any, TypedDict, cast
 
 from botocore.exceptions import ClientError
 
-from sagas.client.endpoints import ServiceEndpoints
-from sagas.client.transport import Transport
+from sagas.client.calls import Calls
 from sagas.engine.clock import SystemClock
 from sagas.errors import InvalidRequest, Problem, SagaError
-
-if TYPE_CHECKING:
-    import boto3
 
 _DAY = 24 * 3600.0
 _MARGIN = 60.0
@@ -22,11 +18,7 @@ _MARGIN = 60.0
 
 
 class LogLine(TypedDict):
-    """A log line.
-
-    Keys: ``at`` is in epoch seconds, ``group`` is the log group, ``event_id`` the line's id in the group, ``message``
-        its text, and ``fields`` the fields of the text if it is a JSON object.
-    """
+    """A line of a log group; ``at`` is in epoch seconds. ``fields`` are those of the message if it is a JSON object."""
 
     at: float
     group: str
@@ -35,12 +27,8 @@ class LogLine(TypedDict):
     fields: dict[str, Any]
 
 
-class LogCalls:
+class LogCalls(Calls):
     """The part of :class:`sagas.SagaClient` that reads logs."""
-
-    _session: boto3.Session
-    _endpoints: ServiceEndpoints
-    _transport: Transport
 
     @property
     def log_groups(self) -> list[str]:
@@ -71,10 +59,7 @@ class LogCalls:
         if since is None:
             created = (parsed.int >> 80) / 1000 - _MARGIN
             since = created if parsed.version == 7 else SystemClock().now() - _DAY
-        where = {"region": self._transport.region, "endpoint_url": self._endpoints.endpoint_url}
-        from sagas.aws import CALLER, connect
-
-        client = connect("logs", CALLER, session=self._session, **where)
+        client = self._connect("logs")
         lines = [line for group in self._endpoints.log_groups for line in _lines(client, group, saga_id, since)]
         return sorted(lines, key=lambda line: line["at"])
 

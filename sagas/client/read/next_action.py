@@ -174,7 +174,6 @@ def next_action(saga: Mapping[str, Any], now: float) -> NextAction:
 
 
 def _next_action(saga: Mapping[str, Any], now: float) -> NextAction:
-    """Return the action without regard to pivots."""
     attention: Mapping[str, Any] = saga.get("attention") or {}
     code: str = attention.get("code", "")
     overdue = code == AttentionCode.OVERDUE  # an overdue saga that is past its pivot still runs

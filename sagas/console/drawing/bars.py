@@ -15,11 +15,7 @@ COUNT = 48
 
 @dataclass(frozen=True, slots=True)
 class ChartBar:
-    """A bar: a period in which an event happened.
-
-    Args: x, y, width, height: position and size of the bar.
-        title: the number of events and the period, in a sentence.
-    """
+    """A bar: a period in which an event happened. ``title`` has the number of events and the period, in a sentence."""
 
     x: float
     y: float
@@ -30,15 +26,8 @@ class ChartBar:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A row of bars for one kind of event.
-
-    Args:
-        name: the kind of event.
-        y: the top of the row.
-        total: the number of events.
-        most: the number of events in the highest bar.
-        bars: a bar for each period with events.
-    """
+    """A row of bars for one kind of event, one for each period with events. ``y`` is the top of the row, ``total`` the
+    number of events, and ``most`` their number in the highest bar."""
 
     name: str
     y: float

@@ -14,14 +14,9 @@ _UNDOS = {"COMPENSATED": "DONE", "COMPENSATING": "RUNNING", "COMPENSATION_FAILED
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """The box of a step or of an undo.
-
-    Args: x, y: the upper left corner of the box.
-        name: the name of the step, cut to the width.
-        status: the step's status; for an undo, ``UNDO_`` and a status, such as ``UNDO_DONE``.
-        label: the status, the number of attempts and whether it is the pivot, in words.
-        undo: whether the box is that of an undo.
-    """
+    """The box of a step or of an undo. ``x`` and ``y`` are its upper left corner. The status of an undo is ``UNDO_``
+    and a status, such as ``UNDO_DONE``. ``label`` has the status, the number of attempts and whether it is the pivot,
+    in words."""
 
     x: int
     y: int

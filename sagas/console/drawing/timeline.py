@@ -41,12 +41,8 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """The bar of an attempt, a wait or an undo.
-
-    Args: x, y, width, height: position and size of the bar.
-        kind: a key of :data:`WORDS`.
-        title: a sentence that says what happened.
-    """
+    """The bar of an attempt, a wait or an undo. ``kind`` is a key of :data:`WORDS`, and ``title`` a sentence that says
+    what happened."""
 
     x: float
     y: float
@@ -124,7 +120,6 @@ def timeline(saga: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], now:
 
 
 def _stretches(entries: Sequence[Mapping[str, Any]], names: set[str]) -> list[_Stretch]:
-    """Return the attempts, undos and waits that have ended."""
     stretches, waits, due = list[_Stretch](), dict[str, float](), dict[str, float]()
     for entry in entries:
         step, action, at = entry["step"], entry["action"], epoch(entry["at"])
@@ -147,7 +142,6 @@ def _stretches(entries: Sequence[Mapping[str, Any]], names: set[str]) -> list[_S
 
 
 def _now(saga: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], now: float) -> list[_Stretch]:
-    """Return the attempts and waits that have not ended."""
     stretches = list[_Stretch]()
     lease: dict[str, Any] = saga.get("lease") or {}
     for step in saga["steps"]:

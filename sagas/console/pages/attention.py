@@ -79,7 +79,6 @@ class Group:
 
     @property
     def count(self) -> int:
-        """Number of sagas."""
         return len(self.sagas) + self.more
 
     def __post_init__(self) -> None:
@@ -87,12 +86,10 @@ class Group:
 
     @property
     def level(self) -> str:
-        """The level of the problem: ``bad``, ``warn`` or ``info``."""
         return _LEVELS.get(self.kind, "warn")
 
 
 def show(desk: Desk, request: Request) -> Response:
-    """Return the page."""
     groups, cut = groups_of(desk)
     kind = request.query_params.get("kind", "")
     counts = {each: sum(max(group.count, 1) for group in groups if group.kind == each) for each in KINDS}

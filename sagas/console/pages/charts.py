@@ -23,7 +23,6 @@ _STEPPED = 60.0
 
 
 def show(desk: Desk, request: Request, name: str) -> Response:
-    """Return the charts of a type."""
     type_named(desk, name)
     span = request.query_params.get("span", "1h")
     span = span if span in SPANS else "1h"

@@ -21,7 +21,6 @@ from sagas.errors import NotFound
 
 
 def letters_of_all(desk: Desk, request: Request) -> Response:
-    """Return the page with the number of dead letters per type."""
     return desk.page(request, "letters_all.html", counts=desk.source.letters_of_all())
 
 
@@ -33,7 +32,6 @@ def letters(
     said: str = "",
     fates: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return the page of a type's dead letters."""
     if name != COMMANDS:
         type_named(desk, name)
     views = list[DeadLetter]()
@@ -59,7 +57,6 @@ def letters(
 
 
 def types(desk: Desk, request: Request) -> Response:
-    """Return the page of all saga types."""
     return desk.page(request, "types.html", types=desk.source.types())
 
 
@@ -103,14 +100,12 @@ def by_release(in_flight: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def breakers(desk: Desk, request: Request) -> Response:
-    """Return the page of circuit breakers."""
     found, types = desk.source.together(desk.source.breakers, desk.source.types)
     active = {match["type"]: True for match in found} | {saga_type["type"]: saga_type["active"] for saga_type in types}
     return desk.page(request, "breakers.html", breakers=found, active=active)
 
 
 def sweeps(desk: Desk, request: Request, name: str, report: Any = None) -> Response:
-    """Return the page of a type's sweep, with the report of the last sweep."""
     type_named(desk, name)
     counts = (
         {kind: report[kind] for kind in ("orphans", "unreferenced", "kept", "young", "unknown", "foreign")}
@@ -122,12 +117,10 @@ def sweeps(desk: Desk, request: Request, name: str, report: Any = None) -> Respo
 
 
 def sweeps_of_all(desk: Desk, request: Request) -> Response:
-    """Return the page of all types' sweeps."""
     return desk.page(request, "sweeps_all.html", types=desk.source.types())
 
 
 def job(desk: Desk, request: Request, number: int) -> Response:
-    """Return the page of a job."""
     found: Job | None = desk.jobs.get(number)
     if found is None:
         raise NotFound(f"this console has no job {number}; a job ends with the console that started it")

@@ -44,7 +44,6 @@ _ENDED = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILE
 def show(
     desk: Desk, request: Request, name: str, saga_id: str, refused: RefusedForm = NOT_SENT, http_status: int = 200
 ) -> Response:
-    """Return the page of a saga."""
     full = desk.source.show(name, saga_id)
     saga, hidden = desk.view_of(full)
     entries = scrubbed(_without_values(desk.source.audit(full)), hidden)
@@ -136,7 +135,6 @@ def _errors_of_children(desk: Desk, saga: Mapping[str, Any], family: Mapping[str
 
 
 def document(desk: Desk, _request: Request, name: str, saga_id: str) -> Response:
-    """Return a saga with its audit trail as a JSON file."""
     full = desk.source.show(name, saga_id)
     saga, hidden = desk.view_of(full)
     entries = scrubbed(_without_values(desk.source.audit(full)), hidden)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
@@ -12,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from sagas.client.read.next_action import error_of, reason_of
+from sagas.client.transport import pages
 from sagas.console.desk import Desk
 from sagas.core.text import so_long_ago
 from sagas.errors import InvalidRequest, Problem
@@ -32,15 +34,9 @@ MANY = 100
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The filter of a list of sagas.
-
-    Args:
-        name: the saga type; empty for all.
-        status: the status; empty for all.
-        more: the service's other filters: ``since``, ``until``, ``parent``, ``find``.
-        text: a part of the error, the id or the type.
-        now: the current time in epoch seconds, for relative times.
-    """
+    """The filter of a list of sagas; an empty type or status stands for all. ``text`` is a part of the error, the id or
+    the type. ``more`` has the service's other filters: ``since``, ``until``, ``parent``, ``find``. ``now``, in epoch
+    seconds, is for relative times."""
 
     name: str
     status: str
@@ -50,7 +46,6 @@ class Filter:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """The query to send to the service."""
         given: dict[str, Any] = {side: text for side, text in self.more.items() if text}
         given |= {
             side: so_long_ago(given[side], self.now) or given[side] for side in ("since", "until") if side in given
@@ -69,7 +64,6 @@ class Filter:
 
 
 def filter_of(desk: Desk, given: Mapping[str, str]) -> Filter:
-    """Return the filter that a URL's parameters or a form's fields describe."""
     status = given.get("status", "").upper()
     more = {side: given.get(side, "").strip() for side in ("since", "until", "parent", "find")}
     status = status if status in STATUSES else ""
@@ -144,14 +138,8 @@ def matching(desk: Desk, filter_: Filter) -> list[Any]:
         raise InvalidRequest(
             "the filter is empty", [Problem("type", "choose a type, a status, a time or a text first")]
         )
-    found, cursor = list[Any](), None
-    while len(found) < MOST:
-        page = desk.source.list(limit=_AT_ONCE, cursor=cursor, **filter_.asked)
-        found += [saga for saga in page["sagas"] if filter_.fits(saga)]
-        cursor = page["cursor"]
-        if cursor is None:
-            break
-    return found[:MOST]
+    listed = pages(lambda cursor: desk.source.list(limit=_AT_ONCE, cursor=cursor, **filter_.asked))
+    return [*islice((saga for page in listed for saga in page["sagas"] if filter_.fits(saga)), MOST)]
 
 
 def _failed(saga: Mapping[str, Any]) -> bool:
@@ -171,16 +159,14 @@ def search(desk: Desk, request: Request) -> Response:
         return RedirectResponse(desk.saga_path(saga["type"], saga["saga_id"]), 303)
     if "=" in text.strip("="):
         return RedirectResponse(f"/sagas?find={quote(text, safe='')}", 303)
-    found, cursor = list[Any](), None
-    for _ in range(_LOOKED_THROUGH // _AT_ONCE if text else 0):
-        page = desk.source.list(limit=_AT_ONCE, cursor=cursor)
+    found, listed = list[Any](), pages(lambda cursor: desk.source.list(limit=_AT_ONCE, cursor=cursor))
+    for page in islice(listed, _LOOKED_THROUGH // _AT_ONCE if text else 0):
         found += [
             saga
             for saga in page["sagas"]
             if saga["saga_id"].startswith(text.lower()) or text in (saga.get("correlation_id"), saga["type"])
         ]
-        cursor = page["cursor"]
-        if cursor is None or (found and len(text) >= 36):
+        if found and len(text) >= 36:
             break
     if len(found) == 1:
         return RedirectResponse(desk.saga_path(found[0]["type"], found[0]["saga_id"]), 303)

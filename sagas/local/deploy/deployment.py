@@ -41,13 +41,8 @@ class Deployed:
 
 
 class Deployer:
-    """Deploys stacks to one endpoint.
-
-    Args:
-        clients: clients of the endpoint.
-        embedded: whether the endpoint is the embedded emulator, which needs no layers.
-        enforce_iam: whether the endpoint checks every call against policies, including resource policies.
-    """
+    """Deploys stacks to one endpoint. ``embedded``: whether this is the embedded emulator, which needs no layers.
+    ``enforce_iam``: whether it checks every call against policies, including resource policies."""
 
     def __init__(self, clients: Clients, *, embedded: bool, enforce_iam: bool = False) -> None:
         self._enforce_iam = enforce_iam
@@ -59,7 +54,6 @@ class Deployer:
         self._embedded = embedded
 
     def deploy(self, stack: Stack) -> Deployed:
-        """Create or update a stack and return its deployed state."""
         template = with_local_callbacks(as_deployable(stack.template), self._endpoint_url)
         template = with_local_apis(template, self._endpoint_url)
         if self._embedded:
@@ -92,7 +86,6 @@ class Deployer:
         return Deployed(template, physical_ids, outputs)
 
     def account(self) -> str:
-        """Return the account id that the endpoint reports."""
         try:
             return str(self._sts.get_caller_identity()["Account"])
         except (BotoCoreError, ClientError) as error:

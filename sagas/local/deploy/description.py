@@ -31,7 +31,6 @@ class Description(Parts):
 
     @classmethod
     def read(cls, path: Path) -> Description:
-        """Read the file."""
         try:
             return cls(**json.loads(path.read_text()))
         except FileNotFoundError as error:

@@ -61,14 +61,8 @@ def seen(project: Path) -> dict[Path, tuple[int, int]]:
 
 
 class LiveCode:
-    """The code of the deployed functions, which is updated file by file.
-
-    Args:
-        clients: clients of the emulator.
-        project: the directory with the functions' packages.
-        scratch: the directory for copies of the current code.
-        stacks: the stacks, both as read and as deployed.
-    """
+    """The code of the deployed functions, which is updated file by file from ``project``. ``scratch`` is the directory
+    for copies of the current code."""
 
     def __init__(
         self, clients: Clients, project: Path, scratch: Path, stacks: Sequence[tuple[Stack, Deployed]]

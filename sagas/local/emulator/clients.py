@@ -10,12 +10,7 @@ from sagas.aws import EMULATOR, connect
 
 
 class Clients:
-    """Creates clients of one endpoint.
-
-    Args:
-        endpoint_url: the URL of an AWS emulator.
-        region: the region of all clients.
-    """
+    """Creates clients of one endpoint."""
 
     def __init__(self, endpoint_url: str, region: str) -> None:
         self.endpoint_url = endpoint_url
@@ -27,5 +22,4 @@ class Clients:
         )
 
     def client(self, service: str) -> Any:
-        """Return a new client of a service."""
         return connect(service, EMULATOR, endpoint_url=self.endpoint_url, session=self._session)

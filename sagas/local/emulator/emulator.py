@@ -75,7 +75,6 @@ def main() -> int:
 
 
 async def _until_stopped(patience: float, attached: bool, waits_for: Path) -> None:
-    """Wait until the emulator must shut down."""
     loop, stop_requested = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stop_requested.set)
@@ -102,7 +101,6 @@ async def _until_stopped(patience: float, attached: bool, waits_for: Path) -> No
 
 
 def _note_functions_in_use(path: Path, runtime: Any) -> None:
-    """Write the names of the running functions to a file."""
     # the key of a pool is account:region:function:qualifier
     with runtime._lock:
         names = {key.split(":")[2] for key, pool in runtime._workers.items() if any(worker.in_use for worker in pool)}
@@ -131,7 +129,6 @@ class _SkippedTime:
         self._ahead, self._read_at = 0.0, -1.0
 
     def ahead(self) -> float:
-        """Seconds by which the clock is ahead of this machine's."""
         now = time.monotonic()
         if now - self._read_at > CLOCK_READ_EVERY:
             self._ahead, self._read_at = skipped(self._file), now

@@ -20,7 +20,6 @@ Template = dict[str, Any]
 
 
 def prefix_of(id: str) -> str:
-    """Return the prefix of the logical ids of a nested stack's resources."""
     return f"N{hashlib.sha256(id.encode()).hexdigest()[:8]}"
 
 
@@ -43,13 +42,8 @@ def flattened(template: Template, load: Callable[[Any], Template]) -> Template:
 
 
 class _Inner:
-    """Translates the template of a nested stack for the outer template.
-
-    Args:
-        id: the id of the nested stack in the outer template.
-        stack: the resource of the nested stack in the outer template.
-        template: the template of the nested stack, which has no nested stacks itself.
-    """
+    """Translates the template of a nested stack, which has no nested stacks itself, for the outer template. ``id`` and
+    ``stack`` are the id and the resource of the nested stack in the outer template."""
 
     def __init__(self, id: str, stack: Template, template: Template) -> None:
         self._prefix = prefix_of(id)
@@ -62,7 +56,6 @@ class _Inner:
         self.ids = [self._renamed(name) for name in template["Resources"]]
 
     def section(self, name: str) -> Template:
-        """Return a section of the template with prefixed ids."""
         entries = {self._renamed(id): self._rewritten(entry) for id, entry in self._template.get(name, {}).items()}
         if name == "Resources" and self._needs:
             for resource in entries.values():
@@ -70,7 +63,6 @@ class _Inner:
         return entries
 
     def output(self, name: str) -> Any:
-        """Return the value of an output, translated for the outer template."""
         return self._rewritten(self._template["Outputs"][name]["Value"])
 
     def _renamed(self, id: str) -> str:

@@ -73,7 +73,6 @@ class Prefork:
 
     @property
     def pid(self) -> int:
-        """The id of the process that forks."""
         return self._process.pid
 
     def close(self) -> None:
@@ -118,13 +117,7 @@ class Prefork:
 
 class Forked:
     """A worker's process, with the interface of ``Popen``. It is not a child of this process, so its exit code is
-    unknown.
-
-    Args:
-        pid: the process id.
-        handle: a pidfd of the process.
-        stdin, stdout, stderr: this process's ends of the worker's pipes.
-    """
+    unknown. ``handle`` is a pidfd of the process."""
 
     def __init__(self, pid: int, handle: int, stdin: int, stdout: int, stderr: int) -> None:
         self.pid = pid

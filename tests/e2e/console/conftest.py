@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_playwright
 
-from sagas.console.serving import Options, Serving
+from sagas.console.serving import Serving
 from tests.e2e.console.scene import a_bad_day
 from tests.unit.console.service import FakeService
 
@@ -121,7 +121,7 @@ def console(chromium: Browser) -> Generator[Open]:
     with ExitStack() as ending:
 
         def make(service: FakeService, *, read_only: bool = False, **context: Any) -> Tab:
-            serving = Serving(service, Options(port=0, read_only=read_only))
+            serving = Serving(service, port=0, read_only=read_only)
             ending.enter_context(serving.in_background())
             opened: BrowserContext = chromium.new_context(**context)
             ending.callback(opened.close)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sagas.console.serving import Options, Serving, opened_in_browser
+from sagas.console.serving import Serving, opened_in_browser
 from sagas.errors import SagaError, Unavailable
 from tests.e2e.console.accessible import barriers
 from tests.e2e.console.conftest import Open, Tab
@@ -51,7 +51,7 @@ def test_the_page_that_a_browser_is_started_with_opens_it(
     console: Open, service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tab = console(service)
-    serving = Serving(service, Options(port=0))
+    serving = Serving(service, port=0)
     monkeypatch.setattr("webbrowser.open", tab.page.goto)
     with serving.in_background(), opened_in_browser(serving.session.url("/sagas"), print):
         tab.page.wait_for_url(f"{serving.session.origin}/sagas")
