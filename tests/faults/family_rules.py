@@ -18,7 +18,6 @@ from sagas.engine.supervise import purge
 from sagas.engine.supervise.purge import Purger
 from sagas.engine.supervise.recovery import RecoveryRun
 from sagas.store import joins
-from sagas.store.control import control
 from sagas.store.control.control import ControlItems
 from sagas.store.control.mapping import purge_at
 from sagas.store.joins import FORWARD, NEVER, ChildOutcome, Tally
@@ -67,7 +66,7 @@ def _plain_commits_do_not_join() -> Generator[None]:
     def no_writes(*given: Any) -> list[Any]:
         return []
 
-    with within((ControlItems, "commit"), (control, "join_writes"), no_writes):
+    with within((ControlItems, "commit"), (joins, "join_writes"), no_writes):
         yield
 
 

@@ -243,7 +243,7 @@ class Core:
             self.logger,
             self.queues.delay,
             self.clients,
-            accept=lambda *signal: self.inbox.accept(*signal),
+            accept=lambda state, index, signal, stale: self.inbox.accept(state, index, signal, stale),
             gates=gates,
         )
         services = services if self.goes_on is None else replace(services, goes_on=self.goes_on)
