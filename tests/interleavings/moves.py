@@ -356,8 +356,8 @@ class Moves:
                 parked = self._parked(at)
                 if self._waits_for_people and name in ("retry", "resolve") and not parked:
                     continue
-                which = next(iter(parked), self.item(at.tables))
-                who = f"{which['saga']['S']}/{which['saga_id']['S']}"
+                children = (f"{row['saga']['S']}/{row['saga_id']['S']}" for row in parked)
+                who = next(children, f"{self.replay.name}/{self.saga_id}")
                 process = self._process(spent, kind.format(id=who), number=50 + sum(at.budget))
                 yield from self._fused(
                     at, f"{name} is asked for", lambda spent=spent, process=process: self._spawned(spent, process)
