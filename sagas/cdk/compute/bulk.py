@@ -6,7 +6,7 @@ delay the end of a wait. A service has ``now`` only if one of its sagas waits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -24,7 +24,7 @@ from sagas.cdk.compute.permissions import (
     allow_sending,
     allow_working,
 )
-from sagas.cdk.data.queues import SagaQueues, queue_with_letters
+from sagas.cdk.data.queues import queue_with_letters
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.nested_stacks import service_token
 from sagas.cdk.layout.tags import tag_part
@@ -130,7 +130,6 @@ class WorkFunction(SagaFunction, Part):
         *,
         shared: SharedAssets,
         work: WorkQueue,
-        queues: Iterable[SagaQueues],
         environment: Mapping[str, str],
         also: Sequence[sqs.Queue] = (),
         listing: bool = False,
@@ -156,7 +155,7 @@ class WorkFunction(SagaFunction, Part):
             allow_joining(self.role, shared.tables, reading=True)
             if listing:
                 allow_listing(self.role, shared.tables)
-        allow_sending(self.role, queues, counting=True)
+        allow_sending(self.role, shared.queues.values(), counting=True)
         for to in (work.queue, *also):
             allow_working(self.role, to, counting=kind.lists)
         self.work = work

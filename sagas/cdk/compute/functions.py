@@ -61,13 +61,15 @@ _FINDINGS_UNTRACED = {"Serverless-LambdaTracing": "The user of the construct swi
 
 @dataclass(frozen=True, slots=True)
 class SharedAssets:
-    """What all functions of a service share. ``now`` is the work queue of this name; ``None`` if no saga waits."""
+    """What all functions of a service share. ``queues`` has those of each saga, by its type. ``now`` is the work queue
+    of this name; ``None`` if no saga waits."""
 
     service: Construct
     code: CodeAssets
     layers: Layers
     options: ServiceOptions
     tables: Stores
+    queues: Mapping[str, SagaQueues]
     now: sqs.Queue | None = None
 
     def work_of(self, saga: SagaDefinition) -> dict[str, sqs.Queue]:
@@ -103,7 +105,7 @@ def shared_assets(
         bundle_sdk=options.bundle_sdk,
         extras=(*needed_extras(options.environment or {}), *(("encryption",) if options.payload_key else ())),
     )
-    return SharedAssets(service, code, layers, options, tables, now)
+    return SharedAssets(service, code, layers, options, tables, queues, now)
 
 
 class SagaFunction(Construct):
@@ -209,10 +211,8 @@ class SagaFunction(Construct):
 class StepGroupFunction(SagaFunction):
     """The function of a step group. It consumes the group's queue and sends to all step queues of the saga."""
 
-    def __init__(
-        self, scope: Construct, id: str, *, shared: SharedAssets, group: StepGroup, queues: SagaQueues
-    ) -> None:
-        saga, tables = group.saga, shared.tables
+    def __init__(self, scope: Construct, id: str, *, shared: SharedAssets, group: StepGroup) -> None:
+        saga, tables, queues = group.saga, shared.tables, shared.queues[group.saga.name]
         work = shared.work_of(saga)
         environment = service_environment(scope, tables, shared.options, {saga.name: queues}, [saga], work)
         what = "Step" if len(group.steps) == 1 else "Steps"
@@ -252,14 +252,11 @@ class StepGroupFunction(SagaFunction):
         self.alias.add_event_source(cast("lambda_.IEventSource", source))
 
 
-def step_functions(
-    placements: Iterable[Placement], shared: SharedAssets, queues: Mapping[str, SagaQueues]
-) -> dict[tuple[str, str], StepGroupFunction]:
+def step_functions(placements: Iterable[Placement], shared: SharedAssets) -> dict[tuple[str, str], StepGroupFunction]:
     """Create the functions of all step groups. Returns the functions by saga type and group id."""
     functions: dict[tuple[str, str], StepGroupFunction] = {}
     for placement in placements:
-        scope, own = Construct(placement.scope, placement.functions_id), queues[placement.saga.name]
+        scope = Construct(placement.scope, placement.functions_id)
         for group in placement.groups:
-            function = StepGroupFunction(scope, group.id, shared=shared, group=group, queues=own)
-            functions[placement.saga.name, group.id] = function
+            functions[placement.saga.name, group.id] = StepGroupFunction(scope, group.id, shared=shared, group=group)
     return functions

@@ -31,7 +31,6 @@ class SagaQueues(Part):
     """The queues of one saga. They accept only encrypted connections and keep messages for 14 days."""
 
     def __init__(self, service: Construct, layout: Layout, encryption_key: AnyKey | None) -> None:
-        self._key = encryption_key
         self.saga = layout.saga.name
         self._layout = layout
         # Caches: the CDK runs in another process, and large services would call it hundreds of times per queue.
@@ -41,7 +40,7 @@ class SagaQueues(Part):
         self.scope = scope = Construct(*layout.queues)
         self._stack = Stack.of(scope)
         self._in_service = self._stack is Stack.of(service)
-        self.dead_letters = self._queue(scope, "DeadLetters", self._name(DEAD_LETTERS))
+        self.dead_letters = encrypted_queue(scope, "DeadLetters", encryption_key, self._name(DEAD_LETTERS))
         tag_part(self.dead_letters, "dead_letter_queue", saga=self.saga)
         acknowledge(Validations.of(self.dead_letters), {"Serverless-SQSRedrivePolicy": "It is a dead-letter queue."})
         self.by_group: dict[str, sqs.Queue] = {}
@@ -49,9 +48,10 @@ class SagaQueues(Part):
         self.grouped: dict[str, str] = {}
         """The group id of each step that shares a group with some, but not all, steps of its saga."""
         for group in layout.groups:
-            queue = self._queue(
+            queue = encrypted_queue(
                 scope,
                 group.id,
+                encryption_key,
                 self._name(group.id),
                 visibility_timeout=Duration.seconds(group.visibility_timeout),
                 dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=group.max_receives),
@@ -131,16 +131,6 @@ class SagaQueues(Part):
 
     def _name(self, queue: str) -> str:
         return derived_name(self.saga, queue, self.token(self.scope))
-
-    def _queue(
-        self,
-        scope: Construct,
-        id: str,
-        name: str,
-        visibility_timeout: Duration | None = None,
-        dead_letter_queue: sqs.DeadLetterQueue | None = None,
-    ) -> sqs.Queue:
-        return encrypted_queue(scope, id, self._key, name, visibility_timeout, dead_letter_queue)
 
 
 def base_of(queue: sqs.Queue) -> str:

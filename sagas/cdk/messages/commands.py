@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -18,7 +18,7 @@ from constructs import Construct, IDependable
 from sagas.cdk.compute.environment import check_size
 from sagas.cdk.compute.functions import SagaFunction, SharedAssets
 from sagas.cdk.compute.permissions import allow_commands, allow_sending, allow_working
-from sagas.cdk.data.queues import SagaQueues, queue_with_letters
+from sagas.cdk.data.queues import queue_with_letters
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.nested_stacks import service_token
 from sagas.cdk.layout.tags import tag_part
@@ -117,7 +117,6 @@ class CommandFunction(SagaFunction, Part):
         *,
         shared: SharedAssets,
         commands: CommandQueue,
-        queues: Iterable[SagaQueues],
         environment: Mapping[str, str],
     ) -> None:
         self.commands = commands
@@ -144,7 +143,7 @@ class CommandFunction(SagaFunction, Part):
         self._sources: dict[str, Mapping[str, Any]] = {}
         tag_part(self.function, "command_function")
         allow_commands(self.role, shared.tables)
-        allow_sending(self.role, queues)
+        allow_sending(self.role, shared.queues.values())
         if shared.now is not None:
             # A signal may end a wait, and then a message is sent to this queue.
             allow_working(self.role, shared.now, counting=False)
@@ -153,12 +152,6 @@ class CommandFunction(SagaFunction, Part):
         )
         self.role.add_to_policy(sending)
         self.listen(commands.queue)
-
-    @classmethod
-    def count(cls, catalogue: Catalogue) -> int:
-        """Count nothing: the queue and the function are created on request."""
-        del catalogue
-        return 0
 
     @classmethod
     def reserve(cls, catalogue: Catalogue) -> int:
