@@ -154,18 +154,15 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
             Unavailable: starts of this type are paused, or the API is out of reach.
         """
         headers: dict[str, str] = {}
-        if key is not None:
-            if len(key) > LONGEST_KEY or not re.fullmatch(KEY_PATTERN, key):
-                text = f"must be 1 to {LONGEST_KEY} printable ASCII characters, with no space at either end"
-                problem = Problem("header.Idempotency-Key", text)
-                raise InvalidRequest(f"invalid idempotency key: {text}", [problem])
-            headers["Idempotency-Key"] = key
-        if correlation_id is not None:
-            if len(correlation_id) > LONGEST_CORRELATION_ID or not re.fullmatch(KEY_PATTERN, correlation_id):
-                text = f"must be 1 to {LONGEST_CORRELATION_ID} printable ASCII characters, with no space at either end"
-                problem = Problem("header.X-Correlation-Id", text)
-                raise InvalidRequest(f"invalid correlation id: {text}", [problem])
-            headers["X-Correlation-Id"] = correlation_id
+        for header, what, value, longest in (
+            ("Idempotency-Key", "idempotency key", key, LONGEST_KEY),
+            ("X-Correlation-Id", "correlation id", correlation_id, LONGEST_CORRELATION_ID),
+        ):
+            if value is not None:
+                if len(value) > longest or not re.fullmatch(KEY_PATTERN, value):
+                    text = f"must be 1 to {longest} printable ASCII characters, with no space at either end"
+                    raise InvalidRequest(f"invalid {what}: {text}", [Problem(f"header.{header}", text)])
+                headers[header] = value
         if isinstance(saga, str):
             return self._transport.ask(START, saga, body=request, headers=headers)
         from sagas.authoring.codec import encode

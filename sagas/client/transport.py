@@ -17,7 +17,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.httpsession import URLLib3Session
 
-from sagas.client.answers import Answer, ambiguous, error_of
+from sagas.client.answers import ambiguous, error_of, json_of
 from sagas.errors import InvalidRequest, Problem, SagaError, Unavailable
 from sagas.operations import Operation
 
@@ -87,16 +87,16 @@ class Transport:
         tag, cached = self._cache.get(url, ("", b"")) if method == "GET" else ("", b"")
         extra |= {"If-None-Match": tag} if tag else {}
         answer = self._send(method, url, data, {**extra, **(headers or {})})
-        if tag and answer.status == 304:
+        if tag and answer.status_code == 304:
             return json.loads(cached)
-        if answer.status >= 300:
+        if answer.status_code >= 300:
             raise error_of(answer, writes=method != "GET")
         if method == "GET":
             self._store(url, answer)
-        return answer.json()
+        return json_of(answer)
 
-    def _store(self, url: str, answer: Answer) -> None:
-        tag = next((value for name, value in answer.headers.items() if name.lower() == "etag"), "")
+    def _store(self, url: str, answer: Any) -> None:
+        tag = str(answer.headers.get("etag", ""))
         with self._lock:
             self._cache.pop(url, None)
             if tag and len(answer.content) <= _LARGEST_CACHED:
@@ -104,12 +104,11 @@ class Transport:
                 if len(self._cache) > _MOST_CACHED:
                     self._cache.popitem(last=False)
 
-    def _send(self, method: str, url: str, data: bytes, headers: dict[str, str]) -> Answer:
+    def _send(self, method: str, url: str, data: bytes, headers: dict[str, str]) -> Any:
         for tries_left in reversed(range(_TRIES)):
             request = self._signed(method, url, data, headers)
             try:
-                response: Any = self._http.send(request)
-                return Answer(response.status_code, response.headers, response.content)
+                return self._http.send(request)
             except _UNREACHED as error:
                 if not tries_left:
                     raise Unavailable(f"the API at {self.url} is out of reach ({type(error).__name__})") from error

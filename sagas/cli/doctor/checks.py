@@ -301,7 +301,7 @@ def alarms(facts: tuple[int, Sequence[str], Mapping[str, int]]) -> Findings:
 
 
 CHECKS = (
-    Check("credentials", Site.identity, credentials),
+    Check("credentials", lambda site: (site.caller, site.where), credentials),
     Check("clock", Site.clock, clock),
     Check("packages", Site.packages, packages),
     Check("app", lambda site: site.synthesis, app),
@@ -309,9 +309,9 @@ CHECKS = (
     Check("bootstrap", Site.bootstrap, bootstrap),
     Check("concurrency", Site.concurrency, concurrency),
     Check("alarm quota", Site.alarm_quota, alarm_quota),
-    Check("stack", Site.stack, stack),
-    Check("replacements", Site.templates, replaced),
-    Check("settings", Site.templates, pending),
+    Check("stack", lambda site: (site.target.stack or "the local stack", site.status, site.where), stack),
+    Check("replacements", lambda site: (site.deployed, site.template), replaced),
+    Check("settings", lambda site: (site.deployed, site.template), pending),
     Check("queues", Site.queues, unchanged),
     Check("in flight", Site.in_flight, in_flight),
     Check("mappings", Site.mappings, unchanged),

@@ -67,5 +67,4 @@ def _show(name: str, finding: Finding) -> None:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add this command to ``app``."""
     app.command()(doctor)

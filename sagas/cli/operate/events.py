@@ -77,7 +77,6 @@ def replay(
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add these commands to ``app``."""
     app.add_typer(commands_app, name="commands")
     app.add_typer(events_app, name="events")
     app.command()(openapi)

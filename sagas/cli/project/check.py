@@ -199,5 +199,4 @@ def _write(path: Path, text: str) -> None:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add these commands to ``app``."""
     app.command()(check)

@@ -264,5 +264,4 @@ def _show(
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add these commands to ``app``."""
     app.add_typer(_app, name="local")
