@@ -18,11 +18,13 @@ from botocore.awsrequest import AWSRequest
 from botocore.httpsession import URLLib3Session
 
 from sagas.client.answers import ambiguous, error_of, json_of
+from sagas.client.endpoints import ServiceEndpoints
 from sagas.errors import InvalidRequest, Problem, SagaError, Unavailable
 from sagas.operations import Operation
 
 if TYPE_CHECKING:
     import boto3
+    from botocore.config import Config
 
 _CONNECT_TIMEOUT, _READ_TIMEOUT = 5.0, 35.0
 """Seconds. API Gateway answers after 29 seconds at the latest."""
@@ -132,6 +134,20 @@ class Transport:
         request: Any = cast("Any", AWSRequest)(method=method, url=url, data=data, headers=all_headers)
         cast("Any", SigV4Auth)(credentials, "execute-api", self.region).add_auth(request)
         return request.prepare()
+
+
+class Calls:
+    """The base of the classes that :class:`sagas.client.SagaClient` is made of."""
+
+    def __init__(self, transport: Transport, session: boto3.Session, endpoints: ServiceEndpoints) -> None:
+        self._transport, self._session, self._endpoints = transport, session, endpoints
+
+    def _connect(self, service: str, config: Config | None = None) -> Any:
+        """Return a boto3 client. boto3 is loaded here, because a client that calls only the API does not need it."""
+        from sagas.aws import CALLER, connect
+
+        region, endpoint_url = self._transport.region, self._endpoints.endpoint_url
+        return connect(service, config or CALLER, region=region, endpoint_url=endpoint_url, session=self._session)
 
 
 def pages(ask: Callable[[str | None], Any]) -> Iterator[Any]:

@@ -38,7 +38,7 @@ from sagas.cdk.layout.step_groups import StepGroup
 from sagas.cdk.layout.tags import tag_part
 from sagas.cdk.options.function_options import FunctionOptions, Network
 from sagas.cdk.options.service_options import ServiceOptions
-from sagas.cdk.options.telemetry import needed_extras
+from sagas.cdk.options.values import needed_extras
 from sagas.errors import DefinitionError
 from sagas.messaging.work import NOW
 from sagas.topology import WITHOUT_RECURSION_CONFIG

@@ -17,7 +17,7 @@ from sagas.cdk.compute.streams import follow, stream_of
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.tags import default_name, tag_part
 from sagas.cdk.options.function_options import FunctionOptions
-from sagas.cdk.options.saga_events import SagaEvents
+from sagas.cdk.options.values import SagaEvents
 from sagas.cdk.parts.alarms import FEW_MINUTES, Alarms, service_metric
 from sagas.cdk.parts.part import Part
 

@@ -17,7 +17,7 @@ from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.messages.commands import CommandFunction, CommandQueue
 from sagas.cdk.messages.events import Outbox
 from sagas.cdk.messages.sources import Connector, Source, default_key
-from sagas.cdk.options.saga_events import SagaEvents
+from sagas.cdk.options.values import SagaEvents
 from sagas.cdk.parts.part import Part
 from sagas.errors import DefinitionError, InvalidRequest, listed
 from sagas.messaging.selectors import has_paths, wrong_paths

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from sagas.client.calls import Calls
+from sagas.client.transport import Calls
 from sagas.core.states import SagaStatus
 from sagas.errors import NotFound, SagaError
 from sagas.operations import Operation

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from sagas.client.calls import Calls
-from sagas.client.transport import pages
+from sagas.client.transport import Calls, pages
 from sagas.errors import InvalidRequest, Problem
 from sagas.operations import (
     ATTENTION,

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from sagas.client.calls import Calls
-from sagas.client.transport import pages
+from sagas.client.transport import Calls, pages
 from sagas.core.text import iso
 from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
 from sagas.operations import RECOVER
