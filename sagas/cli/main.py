@@ -108,7 +108,5 @@ def _root(  # pyright: ignore[reportUnusedFunction] - registered by the decorato
 
 def main() -> None:
     """Run the command and exit: 0 for success, 1 for an error, which is printed in one line, and 2 for wrong usage.
-
-    Commands that watch a saga exit with 3 if the saga did not end COMPLETED, and with 4 if it is still in flight.
-    """
+    Commands that watch a saga exit with 3 if the saga did not end COMPLETED, and with 4 if it is still in flight."""
     app()

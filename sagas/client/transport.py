@@ -37,10 +37,8 @@ _UNREACHED = (aws.EndpointConnectionError, aws.ConnectTimeoutError, aws.ProxyCon
 
 
 class Transport:
-    """Calls one API. Calls are signed (SigV4, ``execute-api``) with the caller's credentials.
-
-    The latest answers with an ``ETag`` are cached, so an answer that has not changed is not transferred again.
-    """
+    """Calls one API. Calls are signed (SigV4, ``execute-api``) with the caller's credentials. The latest answers with
+    an ``ETag`` are cached, so an answer that has not changed is not transferred again."""
 
     def __init__(self, api_url: str, region: str | None, session: boto3.Session) -> None:
         self.url = api_url.rstrip("/")

@@ -110,11 +110,9 @@ def shared_assets(
 
 class SagaFunction(Construct):
     """A function, its log group, and a role that may write the log and traces. Subclasses grant other permissions.
-
     Queues, rules and the API call the function's alias, which points to a version. ``timeout`` is in seconds.
     ``saga_class`` limits the code to that of one saga class. ``recursive``: whether the function may cause invocations
-    of itself.
-    """
+    of itself."""
 
     def __init__(
         self,

@@ -129,10 +129,8 @@ def _layout_of(scope: Construct, saga: SagaDefinition, catalogue: Catalogue, tok
 
 
 def service_token(scope: Construct) -> str:
-    """Return 15 characters that identify this service in the account and region, and never change.
-
-    Six come from the service's place in the app, eight from the id of the stack, so one app can be deployed twice.
-    """
+    """Return 15 characters that identify this service in the account and region, and never change. Six come from the
+    service's place in the app, eight from the id of the stack, so one app can be deployed twice."""
     stack_id = Fn.select(2, Fn.split("/", Stack.of(scope).stack_id))
     return f"{scope.node.addr[-6:]}-{Fn.select(0, Fn.split('-', stack_id))}"
 

@@ -91,10 +91,8 @@ class CommandQueue(Construct):
         return self._policy
 
     def _let_use_key(self, key: AnyKey, service: str, account: str) -> None:
-        """Let an AWS service send to the encrypted queue on behalf of an account.
-
-        The key's policy does not name the source: a topic that uses this key refers to it, which would be a cycle.
-        """
+        """Let an AWS service send to the encrypted queue on behalf of an account. The key's policy does not name the
+        source: a topic that uses this key refers to it, which would be a cycle."""
         pattern = f"arn:{Aws.PARTITION}:{service}:*:{account}:*"
         if pattern not in self._using:
             self._using.add(pattern)

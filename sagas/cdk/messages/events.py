@@ -34,11 +34,9 @@ _OF_A_SAGA = {"name_shard": {"S": [{"exists": True}]}}
 
 
 class Outbox(SagaFunction, Part):
-    """The function that publishes events, its bus, and the queue that names events it could not publish.
-
-    The supervisor replays events. It reads them from journals, so operators may call it. They must not call the outbox,
-    which publishes whatever it is called with.
-    """
+    """The function that publishes events, its bus, and the queue that names events it could not publish. The supervisor
+    replays events. It reads them from journals, so operators may call it. They must not call the outbox, which
+    publishes whatever it is called with."""
 
     def __init__(
         self,

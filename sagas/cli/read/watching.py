@@ -31,10 +31,8 @@ def report(target: Target, saga: SagaView) -> None:
 
 
 def watch(target: Target, client: SagaClient, saga: SagaView, timeout: float | None) -> None:
-    """Show a saga until it ends or needs an operator, and exit with a code that says which.
-
-    On a terminal, the page is redrawn. Elsewhere, each change is a line. With ``--json``, only the end is printed.
-    """
+    """Show a saga until it ends or needs an operator, and exit with a code that says which. On a terminal, the page is
+    redrawn. Elsewhere, each change is a line. With ``--json``, only the end is printed."""
     console, as_json, lines = screen(), target.as_json, _Lines(target.now)
     live = Live(console=console, auto_refresh=False) if console.is_terminal and not as_json else None
 
