@@ -1,6 +1,7 @@
 """Writes llms.txt, llms-full.txt and the Markdown of each page next to it, and stubs where pages that moved were.
 
-Comments of the sources, such as code that only the tests run, are in none of them.
+Comments of the sources, such as code that only the tests run, are in none of them. Neither is the note for readers of
+the sources that a linked page is on the site only.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ _REFRESH = '<meta http-equiv="refresh" content="0; url={0}">'
 STUB = _HEAD + _REFRESH + '<link rel="canonical" href="{0}"><p>This page is now <a href="{0}">{0}</a>.</p>\n'
 
 
-_COMMENT = re.compile(r"<!--.*?-->\n*", re.DOTALL)
+_LEFT_OUT = re.compile(r"<!--.*?-->\n*| \(on the site\)", re.DOTALL)
 _INCLUDED = re.compile(r"^```\{include\} (\S+)\n```$", re.MULTILINE)
 
 
 def read(_app: Sphinx, _name: str, source: list[str]) -> None:
-    """Read a page without its comments. Its lines keep their numbers."""
-    source[0] = _COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), source[0])
+    """Read a page without its comments and notes. Its lines keep their numbers."""
+    source[0] = _LEFT_OUT.sub(lambda part: "\n" * part[0].count("\n"), source[0])
 
 
 def write(app: Sphinx, exception: Exception | None) -> None:
@@ -37,7 +38,7 @@ def write(app: Sphinx, exception: Exception | None) -> None:
     for name in names:
         page = source / f"{name}.md"
         text = _INCLUDED.sub(lambda one, page=page: (page.parent / one[1]).read_text(), page.read_text())
-        text = _COMMENT.sub("", text)
+        text = _LEFT_OUT.sub("", text)
         (target / f"{name}.md").write_text(text)
         lines.append(f"- [{app.env.titles[name].astext()}]({name}.md)")
         whole.append(f"<!-- {name}.md -->\n\n{text}")

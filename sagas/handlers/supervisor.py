@@ -14,12 +14,12 @@ from sagas.handlers.observability.tracing import traced, tracer
 from sagas.handlers.tasks.finding import find
 from sagas.handlers.tasks.publishing import replay
 from sagas.handlers.tasks.purging import purge
-from sagas.handlers.tasks.recovering import recover
+from sagas.handlers.tasks.recovering import RULES, recover
 from sagas.handlers.tasks.sweeping import sweep, sweeps
 from sagas.handlers.tasks.verifying import verify
 
 _FIELDS: Mapping[str, Sequence[str]] = {
-    "recover": ("queue", "type", "saga_id", "stale_after", "limit", "max_attempts"),
+    "recover": ("queue", *RULES),
     "purge": ("queue",),
     "sweep": ("type", "now", "dry_run", "force", "start_after", "seconds"),
     "sweeps": (),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
@@ -24,9 +26,15 @@ from sagas.handlers import now as now_handler
 from tests.engine.metering import Meter, Wire, metered
 from tests.engine.trip_sagas import Ten
 from tests.engine.trips import DRIVERS, SLOT, WORKER
+from tests.handlers.conftest import request
+from tests.support.aws import LambdaContext
 from tests.support.bench import Bench
 from tests.support.engine import Engine
 from tests.support.sagas import FAIL, Fatal, Trip
+from tests.unit.cli.conftest import Run, api, run
+from tests.unit.client.stub import StubApi
+
+__all__ = ["api", "run"]  # fixtures
 
 pytestmark = pytest.mark.usefixtures("clean")
 Make = Callable[..., Bench]
@@ -178,7 +186,9 @@ def test_no_request_asks_for_more_than_it_needs(deployed: Make, wire: Wire) -> N
     assert not any("ReturnConsumedCapacity" in parameters for _, parameters in wire.requests)
 
 
-def test_incidents_are_read_from_the_index_alone(deployed: Make, wire: Wire) -> None:
+def test_one_line_of_sagas_attention_is_read_from_the_index_alone(
+    deployed: Make, wire: Wire, api: StubApi, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     w = deployed(Fatal)
     FAIL["second"] = RuntimeError()
     saga_id = w.start("fatal")
@@ -191,11 +201,19 @@ def test_incidents_are_read_from_the_index_alone(deployed: Make, wire: Wire) -> 
         puts = [{"PutRequest": {"Item": each}} for each in others[first : first + 20]]
         w.stack.dynamodb.batch_write_item(RequestItems={table: puts})
     shards = w.engine.reader.listing.shards.number()
-    w.engine.reader.incidents(None)  # over how many shards they are spread is read once
+
+    def served() -> tuple[int, Any, dict[str, str]]:
+        url = urlsplit(api.asked[-1].path.removeprefix("/v1"))
+        answer = api_handler.handler(request("GET", url.path, **dict(parse_qsl(url.query))), LambdaContext())
+        return answer["statusCode"], json.loads(answer["body"]), {}
+
+    monkeypatch.setattr(api, "next", served)
+    run("attention")  # over how many shards they are spread is read once
     wire.requests.clear()
-    (incident,) = w.engine.reader.incidents(None)["incidents"]
-    assert (incident["type"], incident["step"], incident["error_type"]) == ("fatal", "second", "RuntimeError")
-    assert (incident["code"], incident["count"]) == ("failed", 741)
+    head, line, _ = run("attention").stdout.splitlines()
+    assert head.split()[:4] == ["type", "step", "error", "sagas"]
+    assert line.split()[:4] == ["fatal", "second", "RuntimeError", "741"]
+    assert len(api.asked) == 2  # one request for each run
     assert len(wire.requests) == shards
     assert {(name, asked.get("IndexName")) for name, asked in wire.requests} == {("Query", "attention")}
 

@@ -11,7 +11,9 @@ import pytest
 
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
+from sagas.handlers import supervisor
 from tests.handlers.conftest import ANN, Make, Site, request
+from tests.support.aws import LambdaContext
 from tests.support.sagas import FAIL, Fatal, Stubborn, Trip
 
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -328,6 +330,9 @@ def test_stalled_sagas_of_a_type_are_recovered_by_hand(site: Make) -> None:
     assert lost in [saga["saga_id"] for saga in seen["due"]]
     assert {saga["type"] for saga in seen["due"]} == {"trip"}
     assert seen["due"][0].keys() == {"saga_id", "type", "status", "attempts", "due_since"}
+    supervisor.reset()
+    of_all_types = supervisor.handler({"task": "recover", "dry_run": True}, LambdaContext())
+    assert {saga["saga_id"] for saga in of_all_types["due"]} == {lost, other, elsewhere}
     only = s.call("POST", "/types/trip/recover", {"dry_run": True, "saga_id": lost}).body
     assert ([saga["saga_id"] for saga in only["due"]], only["recovered"]) == ([lost], 0)
     behind = s.call("POST", "/types/trip/recover", {"dry_run": True, "saga_id": other, "limit": 1}).body

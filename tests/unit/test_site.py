@@ -29,6 +29,19 @@ PAGES: dict[Path, str] = {path: path.read_text() for path in sorted(DOCS.rglob("
     DOCS / name: made() for name, made in GENERATED.PAGES.items()
 }
 """Each page of the site, as the next build has it."""
+QUESTIONS = {
+    "How do I repeat a review until it is accepted?": "build/index, build/patterns#loop-with-resubmission",
+    "What one step stored on self is gone in the next: why?": "concepts/sagas-in-ten-minutes",
+    "An event started no saga: where is it?": "build/index, build/events#rejected-events-and-commands",
+    "Can I run a second local stack?": "tutorial/first-saga#run-it",
+    "How does a test replace my payment client?": "build/index, build/patterns#inject-fakes",
+    "Two sagas need the same record: who goes first?": "build/index, build/patterns#take-turns-the-semantic-lock",
+    "What does a cancel do after the money was captured?": "build/index, build/undo#the-point-of-no-return",
+    "How does a step start another saga?": "build/index, build/children#start-an-independent-saga",
+    "The provider is back: how do I retry all, one first?": "operations/index, operations/search#many-at-once",
+    "Which sagas are those of customer c-5?": "operations/index, operations/search#by-customer-order-or-other-values",
+}
+"""What users have asked, and the clicks from Home to the answer: at most two, since an index lists sections, too."""
 REFERENCE = "\n".join(text for path, text in PAGES.items() if path.parent.name == "reference")
 
 
@@ -81,6 +94,17 @@ def test_the_readme_links_to_nothing_that_only_the_site_has() -> None:
     assert {name for name in linked if not (DOCS / name).is_file() or name in GENERATED.PAGES} == set()
 
 
+def test_a_link_to_a_page_that_only_the_site_has_says_so() -> None:
+    on_the_site = " (on the site)"
+    for page, text in PAGES.items():
+        if page.relative_to(DOCS).as_posix() in GENERATED.PAGES:
+            continue
+        for link in re.finditer(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)", text):
+            target = (page.parent / link[1]).resolve()
+            generated = target.is_relative_to(DOCS) and target.relative_to(DOCS).as_posix() in GENERATED.PAGES
+            assert text.startswith(on_the_site, link.end()) == generated, f"{page.name}: {link[0]}"
+
+
 @pytest.mark.parametrize("module", ["sagas", "sagas.cdk", "sagas.testing", "sagas.client"])
 def test_every_public_name_has_an_entry(module: str) -> None:
     names = importlib.import_module(module).__all__
@@ -117,6 +141,19 @@ def test_every_page_is_reached_and_no_link_of_a_page_leads_nowhere() -> None:
         for target in re.findall(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)", text):
             there = (page.parent / target).resolve()
             assert there in PAGES or there.exists(), f"{page.relative_to(ROOT)}: {target}"
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_question_is_answered_within_two_clicks_from_home(question: str) -> None:
+    page, clicks = DOCS / "index.md", QUESTIONS[question].split(", ")
+    assert len(clicks) <= 2
+    for click in clicks:
+        name, _, anchor = click.partition("#")
+        listed = ":maxdepth: 2\n" in PAGES[page] and f"\n{Path(name).name}\n" in PAGES[page]
+        assert listed or f"]({name}.md)" in PAGES[page], f"{page} does not lead to {click}"
+        page = DOCS / f"{name}.md"
+        sections = re.findall("^## (.+)$", PAGES[page], re.MULTILINE)
+        assert not anchor or anchor in [re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in sections]
 
 
 def test_versions_stand_side_by_side(tmp_path: Path) -> None:

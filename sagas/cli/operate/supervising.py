@@ -38,7 +38,7 @@ def recover(
         typer.Option(
             min=0,
             max=1_000,
-            help="First set the saga's stalls: 0 restores all recovery attempts; at the maximum the next stall undoes it",
+            help="First set its stalls: 0 restores all recovery attempts; at the maximum the next stall undoes it",
         ),
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, max=1_000, help="Maximum number; 1000 by default")] = None,

@@ -22,7 +22,7 @@ def _whole(value: Any, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-_RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "stale_after": (lambda it: is_number(it) and 0 <= it <= LONGEST_SILENCE, f"a number from 0 to {LONGEST_SILENCE}"),
     "type": (lambda it: isinstance(it, str), "text"),
     "saga_id": (lambda it: isinstance(it, str), "text"),
@@ -40,8 +40,8 @@ def recover(event: Mapping[str, Any], context: Any, engine: Recovering) -> Recov
     """Recover due sagas. ``event``: ``{"task": "recover"}``, optionally with ``stale_after`` in seconds, ``type`` (only
     this type), ``saga_id`` (only this saga), ``max_attempts`` (only sagas that stalled less often), ``limit`` (the
     maximum number of sagas) and ``dry_run`` (only list them)."""
-    options = {field: event[field] for field in _RULES if event.get(field) is not None}
-    wrong = {field: _RULES[field][1] for field, value in options.items() if not _RULES[field][0](value)}
+    options = {field: event[field] for field in RULES if event.get(field) is not None}
+    wrong = {field: RULES[field][1] for field, value in options.items() if not RULES[field][0](value)}
     if wrong:
         problems = [Problem(f"$.{field}", f"must be {what}") for field, what in wrong.items()]
         raise InvalidRequest("the recovery is invalid", problems)
