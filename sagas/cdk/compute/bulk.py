@@ -44,20 +44,11 @@ again, or the alarm reports it."""
 
 @dataclass(frozen=True, slots=True)
 class WorkKind:
-    """A kind of work with its own queue and function.
-
-    Args:
-        name: the name of the queue, and of its function in the option ``functions``.
-        handler: the function's entry point.
-        description: the function's description in the AWS console.
-        timeout: seconds that the function may run.
-        memory_size: memory in MB.
-        maximum_concurrency: the limit of concurrent invocations, so that this work never starves the steps.
-        does: what the function does, as a verb phrase for its alarm.
-        given_up: what a dead letter means, as the text of its alarm.
-        batch_size: messages per invocation.
-        lists: whether the function may list sagas by the indexes, and purge them. If not, messages name the sagas.
-    """
+    """A kind of work with its own queue and function, which has this name in the option ``functions``. ``timeout`` is
+    in seconds, ``memory_size`` in MB. ``maximum_concurrency`` limits invocations, so that this work never starves the
+    steps. ``does``: what the function does, as a verb phrase for its alarm. ``given_up``: what a dead letter means, as
+    the text of its alarm. ``lists``: whether the function may list sagas by the indexes, and purge them; if not,
+    messages name the sagas."""
 
     name: str
     handler: str

@@ -39,13 +39,7 @@ _DEPLOY = "deploy with `cdk deploy`"
 
 @dataclass(frozen=True)
 class Finding:
-    """A result of a check.
-
-    Args:
-        state: ``unchecked`` if there was nothing to check.
-        text: the observation.
-        todo: what to do about it; empty if there is nothing to do.
-    """
+    """A result of a check, and what to do about it; ``unchecked`` if there was nothing to check."""
 
     state: State
     text: str
