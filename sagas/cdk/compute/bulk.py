@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
@@ -150,13 +148,7 @@ class WorkFunction(SagaFunction, Part):
         for to in (work.queue, *also):
             allow_working(self.role, to, counting=kind.lists)
         self.work = work
-        source = event_sources.SqsEventSource(
-            work.queue,
-            batch_size=kind.batch_size,
-            max_concurrency=options.maximum_concurrency,
-            report_batch_item_failures=True,
-        )
-        self.alias.add_event_source(cast("lambda_.IEventSource", source))
+        self.consume(cast("sqs.IQueue", work.queue), kind.batch_size, options.maximum_concurrency)
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:

@@ -198,6 +198,13 @@ class SagaFunction(Construct):
         resource = cast("lambda_.CfnFunction", self.function.node.default_child)
         resource.add_metadata("cfn-lint", {"config": {"ignore_checks": ["W3005"]}})
 
+    def consume(self, queue: sqs.IQueue, batch_size: int, maximum_concurrency: int | None) -> None:
+        """Have Lambda call the alias with the messages of a queue. The function reports those that failed."""
+        source = event_sources.SqsEventSource(
+            queue, batch_size=batch_size, max_concurrency=maximum_concurrency, report_batch_item_failures=True
+        )
+        self.alias.add_event_source(cast("lambda_.IEventSource", source))
+
     def add_variables(self, variables: Mapping[str, str]) -> None:
         """Add variables that name resources created after the function."""
         self._variables |= variables
@@ -241,13 +248,8 @@ class StepGroupFunction(SagaFunction):
         allow_sending(self.role, [queues])
         for queue in work.values():
             allow_working(self.role, queue, counting=False)
-        source = event_sources.SqsEventSource(
-            queues.seen_from(self, group.id),
-            batch_size=group.options.batch_size,
-            max_concurrency=group.options.maximum_concurrency,
-            report_batch_item_failures=True,
-        )
-        self.alias.add_event_source(cast("lambda_.IEventSource", source))
+        queue, options = queues.seen_from(self, group.id), group.options
+        self.consume(queue, options.batch_size, options.maximum_concurrency)
 
 
 def step_functions(placements: Iterable[Placement], shared: SharedAssets) -> dict[tuple[str, str], StepGroupFunction]:

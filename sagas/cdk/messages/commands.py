@@ -9,8 +9,6 @@ from typing import Any, cast
 from aws_cdk import Aws, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IDependable
@@ -149,7 +147,7 @@ class CommandFunction(SagaFunction, Part):
             actions=["sqs:SendMessage"], resources=[commands.queue.queue_arn, commands.dead_letters.queue_arn]
         )
         self.role.add_to_policy(sending)
-        self.listen(commands.queue)
+        self.listen(cast("sqs.IQueue", commands.queue))
 
     @classmethod
     def reserve(cls, catalogue: Catalogue) -> int:
@@ -163,10 +161,7 @@ class CommandFunction(SagaFunction, Part):
         alarms.guard(self, self.alias, errors)
 
     def listen(self, queue: sqs.IQueue) -> None:
-        source = event_sources.SqsEventSource(
-            queue, batch_size=_BATCH, max_concurrency=self._most_at_once, report_batch_item_failures=True
-        )
-        self.alias.add_event_source(cast("lambda_.IEventSource", source))
+        self.consume(queue, _BATCH, self._most_at_once)
 
     def declare(self, arn: str, command: Mapping[str, Any]) -> None:
         """Declare the command that each message of a topic or a user's queue stands for."""
