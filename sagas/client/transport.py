@@ -65,21 +65,9 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         null: bool = False,
     ) -> Any:
-        """Call an operation with the parameters of its path, in order. Other arguments are as for :meth:`call`."""
-        path = operation.path_for(parameters)
-        return self.call(operation.method, path, query=query, body=body, headers=headers, null=null)
-
-    def call(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, object] | None = None,
-        body: object = None,
-        headers: Mapping[str, str] | None = None,
-        null: bool = False,
-    ) -> Any:
-        """Make a call and return the body of its answer."""
+        """Call an operation with the parameters of its path, in order. Return the body of the answer. ``null``: whether a
+        body of ``None`` is sent as JSON's null."""
+        method, path = operation.method, operation.path_for(parameters)
         values = {name: str(value) for name, value in (query or {}).items() if value is not None}
         url = self.url + path + ("?" + urlencode(values, quote_via=quote) if values else "")
         data = b"" if body is None and not null else _encoded(body)
