@@ -65,7 +65,7 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         null: bool = False,
     ) -> Any:
-        """Call an operation with the parameters of its path, in order, and return the body of its answer. With ``null``, a
+        """Call an operation with the parameters of its path, in order. Return the body of its answer. With ``null``, a
         body of ``None`` is sent as JSON's null."""
         method, path = operation.method, operation.path_for(parameters)
         values = {name: str(value) for name, value in (query or {}).items() if value is not None}
