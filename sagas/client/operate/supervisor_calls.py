@@ -43,7 +43,6 @@ class SupervisorCalls(Calls):
 
         Raises:
             InvalidRequest: the time has no time zone, or the service publishes no events.
-            NotFound: the type does not exist.
             SagaError: the supervisor is unknown to this client, denied access, or failed.
         """
         if since.tzinfo is None:
@@ -77,8 +76,6 @@ class SupervisorCalls(Calls):
             dry_run: recover nothing; ``due`` of the answer lists the sagas that are due.
 
         Raises:
-            InvalidRequest: an argument is not valid.
-            NotFound: the type or saga does not exist.
             SagaError: the supervisor is unknown to this client, denied access, or failed.
         """
         fields = {"stale_after": stale_after, "saga_id": saga_id, "limit": limit, "max_attempts": max_attempts}
