@@ -209,7 +209,7 @@ def stall_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float)
     if _interrupted(state):
         return _taken_over(plan, state, event.lease, now)
     fact = next_fact(plan, state, now) or owed_by_time(plan, state, now)
-    if event.asked and state.settling_since:
+    if event.asked and state.settling_since and fact is None:
         return Decision(_claimed(state, event.lease), Write(ev.SagaRecovered(stall=False)))
     if fact is None and misfit(plan, state, now):
         return settling(plan, state, now)

@@ -1,5 +1,5 @@
-"""Mistakes about results, secrets, breakers and pauses, which the pairs of ``tests/model`` have not. The test of its
-clause notices each, and fails."""
+"""Mistakes about results, secrets, breakers and pauses, which the automaton alone cannot make. The test of its clause
+notices each, and fails."""
 
 from __future__ import annotations
 
@@ -123,6 +123,9 @@ MISTAKES: dict[str, tuple[Callable[[Patch], None], Callable[[Make], None]]] = {
     "a value that does not fit closes the breaker": (_a_value_that_does_not_fit_is_an_answer, _no_breaker_closes),
     "one saga without a queue ends a resume": (_a_queue_that_is_gone_is_an_error, _all_are_resumed),
 }
+MISTAKES_ABOUT_SECRETS = (
+    *("no value is stored with its hidden paths", "only the deployed type hides", "only what is stored hides"),
+)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

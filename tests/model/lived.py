@@ -30,7 +30,7 @@ from sagas.core.commands import (
 from sagas.core.rules import Plan
 from sagas.core.states import Lease, SagaState, SagaStatus, StepState
 from sagas.engine.registry import SagaType, plan_for
-from tests.model.pairs import WAIT, WAITS, Release, Script, definition, with_new_undos
+from tests.model.pairs import WAIT, WAITS, Part, Release, Script, definition, with_new_undos
 
 FIRST = Send(0, False, 1)
 """The message of a new saga."""
@@ -74,7 +74,7 @@ class Life:
         retried: it came to rest, and was retried.
         served: by act, whether a function with the second release journaled it.
         turn: how many functions have had a turn since the second release came.
-        unreadable: the second release cannot read the request. The automaton alone has no values.
+        unreadable, upcast, sent: which values can be read. The automaton alone has none.
     """
 
     old: Release
@@ -97,6 +97,8 @@ class Life:
     served: list[bool] = field(default_factory=list[bool])
     turn: int = 0
     unreadable: bool = False
+    upcast: bool = False
+    sent: dict[str, Part] = field(default_factory=dict[str, Part])
 
     @classmethod
     def begin(cls, old: Release, new: Release, script: Script) -> Life:

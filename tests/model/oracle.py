@@ -19,6 +19,10 @@ class Met(Protocol):
     cancelled_at: int
     unreadable: bool
     """The second release cannot read the request, which plain steps take."""
+    upcast: bool
+    """The second release converts the results that it cannot read."""
+    sent: dict[str, Part]
+    """The steps whose signal was sent, as they were deployed then."""
     served: list[bool]
     """By act: whether a function with the second release journaled it. Asked only while functions have either."""
 
@@ -36,12 +40,15 @@ class Oracle:
         self._old, self._new = ({part.name: part for part in release} for release in (life.old, life.new))
         self._deployed_at, self._back_at, self._cancelled_at = life.deployed_at, life.back_at, life.cancelled_at
         self._served, self._unreadable = life.served, life.unreadable
+        self._upcast, self._sent = life.upcast, life.sent
         self._with_new_undos = with_new_undos(life.old, life.new)
         self._returned = False
         self.acts: list[Act] = []
         self.waited = False
         self.stands = dict[int, str]()
         """By position: ``done``, ``begun`` (children), ``undone`` or ``stuck``."""
+        self.by = dict[int, Part]()
+        """By position: the step as it was deployed when it gave its result."""
         self.status = ""
         self._cause = ""
 
@@ -79,32 +86,57 @@ class Oracle:
         back = self._returned or 0 <= self._back_at <= place
         return self._new if came and not back else self._old
 
-    def _misfit(self, place: int) -> str:
-        """Code of a step runs, or a wait begins or is answered, only by code of the same name and kind, which reads
-        what it takes."""
-        was, code = self.steps[place], self._code
-        now = code.get(was.name)
+    def _changed(self, place: int) -> str:
+        """Code of a step runs, or a wait begins or is answered, only by code of the same name and kind."""
+        was, now = self.steps[place], self._code.get(self.steps[place].name)
         if now is None:
             return "CodeGone"
-        unreadable = self._unreadable and code is self._new and not was.kind
-        return "TypeChanged" if now.kind != was.kind or unreadable else ""
+        return "TypeChanged" if now.kind != was.kind else ""
+
+    def _misfit(self, place: int) -> str:
+        """Nor does it run before it can read what it takes."""
+        changed, code = self._changed(place), self._code
+        takes = "" if changed else code[self.steps[place].name].takes
+        if changed or (takes and self._place(takes) not in self.by):
+            return changed  # what is not there never comes: see _lacks
+        unreadable = self._unreadable and code is self._new and not self.steps[place].kind
+        return "TypeChanged" if unreadable or (takes and not self._reads(takes)) else ""
+
+    def _place(self, name: str) -> int:
+        return next((place for place, part in enumerate(self.steps) if part.name == name), -1)
+
+    def _reads(self, name: str) -> bool:
+        """Whether the deployed code can read the stored result of a step."""
+        code = self._code
+        same = self.by[self._place(name)].stored == code[name].stored
+        return same or (self._upcast and code is self._new)
+
+    def _lacks(self, place: int) -> bool:
+        """Whether a step takes a result that its saga does not have before it. It fails for good, and no release can
+        change that, so it does not wait for one."""
+        takes = self._code[self.steps[place].name].takes
+        if not takes or self._place(takes) in self.by:
+            return False
+        self._act("StepFailed", place)
+        return True
 
     def _released(self) -> bool:
-        """Whether a release comes that fits."""
+        """Whether the first release comes back."""
         self.waited = self.waited or self.script.settle > 0
-        self._returned = self._returned or (self.script.returns and self.script.settle > 0)
-        return self._returned
+        returns = self.script.returns and self.script.settle > 0 and not self._returned
+        self._returned = self._returned or returns
+        return returns
 
     @property
     def _cancelled(self) -> bool:
-        return len(self.acts) == self._cancelled_at
+        return 0 <= self._cancelled_at <= len(self.acts)
 
     def _forward(self, place: int) -> str:
         while place < len(self.steps):
             was = self.steps[place]
             if self._cancelled:
                 return self._turned("cancel")
-            if error := self._misfit(place):
+            while error := self._misfit(place):
                 if self._cancelled_while_waiting():
                     return self._turned("cancel")
                 if not self._released():
@@ -114,7 +146,8 @@ class Oracle:
                 return end
             self.stands[place] = "done"
             place += 1
-        return "COMPLETED"
+        # A signal that was accepted is taken first. Only if a process dies there, a cancel comes in between.
+        return self._turned("cancel") if self._cancelled and self._cancelled_at < len(self.acts) else "COMPLETED"
 
     def _cancelled_while_waiting(self) -> bool:
         cancelled = self.script.cancels == WAITS and self.script.settle > 0 and not self._returned
@@ -126,9 +159,12 @@ class Oracle:
         return "DEAD_LETTERED"
 
     def _plain(self, place: int) -> str:
+        if self._lacks(place):
+            return self._turned("failure")
         if place == self.script.fails:
             self._act("StepFailed", place)
             return self._turned("failure")
+        self.by[place] = self._code[self.steps[place].name]
         self._act("StepCompleted", place)
         return ""
 
@@ -138,15 +174,18 @@ class Oracle:
         if self._cancelled:
             return self._turned("cancel")
         self._act("WaitEnded", place)
+        self.by[place] = self.steps[place]
         return ""
 
     def _signal(self, place: int) -> str:
         """An accepted signal is taken, whatever is deployed. A wait that nobody could answer does not time out."""
+        if self._lacks(place):
+            return self._turned("failure")
         self._act("WaitStarted", place)
         if self.script.signal != "early":
             if self._cancelled:
                 return self._turned("cancel")
-            if error := self._misfit(place):
+            while error := self._changed(place):
                 if self._cancelled_while_waiting():
                     return self._turned("cancel")
                 if not self._released():
@@ -155,15 +194,20 @@ class Oracle:
             self._act("WaitTimedOut", place)
             return self._turned("failure")
         self._act("SignalReceived", place)
+        self.by[place] = self._sent.get(self.steps[place].name, self.steps[place])
         return ""
 
     def _children(self, place: int) -> str:
         """Children that have begun are joined without code, and undone."""
+        if self._lacks(place):
+            return self._turned("failure")
+        begun = self._code[self.steps[place].name]
         self._act("ChildrenStarted", place)
         self.stands[place] = "begun"
         if self._cancelled:
             return self._turned("cancel")
         self._act("ChildrenEnded", place)
+        self.by[place] = begun
         return self._turned("failure") if place == self.script.fails else ""
 
     def _turned(self, cause: str) -> str:
@@ -198,15 +242,23 @@ class Oracle:
 
     def _undo(self, place: int, was: Part) -> dict[str, Part]:
         """Undo a step; return the code that looks for the next. An undo that a later release added and chose is not
-        passed in silence once it is deployed no more."""
+        passed in silence once it is deployed no more. One that cannot read its step's result fails, and waits for no
+        release."""
         now = self._code.get(was.name)
-        fits = was.kind == "children" or (now is not None and now.undo)
-        if fits or (was.undo and self._released()):
-            code = self._code
+        fits = was.kind == "children" or (now is not None and now.undo) or (was.undo and self._released())
+        code = self._code
+        now = code.get(was.name)
+        reads = was.kind == "children" or now is None or not now.own or self._reads(was.name)
+        if fits and reads:
             self._act("StepCompensated", place)
             self.stands[place] = "undone"
-            return code
-        code = self._code
-        self._act("CompensationFailed", place, "CodeGone")
-        self.stands[place] = "stuck"
+        else:
+            self._act("CompensationFailed", place, "TypeChanged" if fits else "CodeGone")
+            self.stands[place] = "stuck"
         return code
+
+    @property
+    def gives(self) -> Part | None:
+        """The step that gives the result of a saga: the one that its release named, else its last one."""
+        last = len(self.steps) - 1
+        return self.by.get(next((place for place, part in enumerate(self.steps) if part.gives), last))

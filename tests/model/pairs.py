@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
+from inspect import Parameter, Signature
 from itertools import permutations, product
 from random import Random
 from typing import Any, NamedTuple
@@ -26,12 +27,46 @@ class Part(NamedTuple):
         kind: ``""`` for a plain step, ``signal``, ``time`` or ``children``.
         undo: it has an undo of its own.
         retired: new sagas skip it.
+        result: the type of its result or signal, a key of :data:`TYPES`.
+        of: the types of its children, in order: names in :data:`CHILDREN`.
+        takes: the earlier step whose result it takes; empty for none.
+        own: its undo takes its result.
+        gives: its result is the saga's.
     """
 
     name: str
     kind: str = ""
     undo: bool = False
     retired: bool = False
+    result: str = "text"
+    of: str = "leg"
+    takes: str = ""
+    own: bool = False
+    gives: bool = False
+
+    def __repr__(self) -> str:
+        return brief(self)
+
+    @property
+    def stored(self) -> str:
+        """What is stored of it. Values are read as what they are stored as, or not at all."""
+        if self.kind == "children":
+            return f"results of {self.of}"
+        return "null" if self.kind == "time" else self.result.replace("secret", "text")
+
+    @property
+    def value(self) -> Any:
+        """Its result, as JSON."""
+        if self.kind == "children":
+            return [*range(len(self.of.split()))]
+        return None if self.kind == "time" else 7 if self.result == "number" else f"said by {self.name}"
+
+
+def brief(one: Any) -> str:
+    """Return the code that makes a named tuple, without what it has by default."""
+    default: dict[str, Any] = one._field_defaults
+    given = [(name, value) for name, value in one._asdict().items() if name not in default or value != default[name]]
+    return f"{type(one).__name__}({', '.join(f'{name}={value!r}' for name, value in given)})"
 
 
 Release = tuple[Part, ...]
@@ -66,52 +101,108 @@ class Script(NamedTuple):
     mixed: int = 0
     pauses: int = -1
 
+    def __repr__(self) -> str:
+        return brief(self)
+
 
 WAITS = 1_000
 
 
+class Case(NamedTuple):
+    """Two releases, and what happens to a saga of the first one.
+
+    Args:
+        requests: the types of the request in each release, keys of :data:`TYPES`.
+        upcast: the second release converts values that it cannot read.
+        faults: numbers of requests, and the name of what happens at each.
+    """
+
+    old: Release
+    new: Release
+    script: Script = Script()
+    requests: tuple[str, str] = ("text", "text")
+    upcast: bool = False
+    faults: tuple[tuple[int, str], ...] = ()
+
+    def __repr__(self) -> str:
+        return brief(self)
+
+
 class Leg(Saga[str], name="leg"):
-    """A child."""
+    """A child, which results in its place. Its request is the name of its parent's step and this place."""
 
     @step
     def go(self, request: str, ctx: Context) -> int:
-        STAGE.act(request, ctx)
-        return 0
+        STAGE.act(request[:-1], ctx)
+        return int(request[-1])
 
 
-REQUESTS: dict[str, Any] = {"text": str, "secret": Secret[str], "number": int}
-"""The types of requests, by name. The first two read the same values."""
+class Arm(Saga[str], name="arm"):
+    """Another, whose result has the same type."""
+
+    @step
+    def go(self, request: str, ctx: Context) -> int:
+        STAGE.act(request[:-1], ctx)
+        return int(request[-1])
 
 
-def _members(part: Part, request_type: Any) -> Iterator[tuple[str, Any]]:
+CHILDREN: dict[str, type[Any]] = {"leg": Leg, "arm": Arm}
+"""Types of children by name."""
+TYPES: dict[str, Any] = {"text": str, "secret": Secret[str], "number": int}
+"""The types of requests and results, by name. The first two read the same values."""
+
+
+def _type_of(part: Part) -> Any:
+    """The type of its result."""
+    if part.kind == "children":
+        return list[int] if len(part.value) == 1 else tuple[int, int]
+    return None if part.kind == "time" else TYPES[part.result]
+
+
+def _method(code: Callable[[Context], Any], returns: Any, takes: dict[str, Any]) -> Any:
+    """A method that takes a context and values of these types."""
+
+    def method(self: Any, ctx: Context, **values: Any) -> Any:
+        return code(ctx)
+
+    names = {"self": Parameter.empty, "ctx": Context} | takes
+    parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=one) for name, one in names.items()]
+    vars(method)["__signature__"] = Signature(parameters, return_annotation=returns)
+    return method
+
+
+def _members(part: Part, values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     name = part.name
+    takes = {part.takes: values[part.takes]} if part.takes else {}
 
-    def code(self: Any, ctx: Context) -> None:
+    def code(ctx: Context) -> Any:
+        STAGE.act(name, ctx)
+        return part.value
+
+    def asks(ctx: Context) -> None:
         STAGE.act(name, ctx)
 
-    def reading(self: Any, request: Any, ctx: Context) -> None:
-        STAGE.act(name, ctx)
-
-    def undo(self: Any, ctx: Context) -> None:
+    def undo(ctx: Context) -> None:
         STAGE.act(f"undo_{name}", ctx)
 
-    def legs(self: Any) -> list[str]:
-        return [name]
+    def legs(ctx: Context) -> Any:
+        requests = [f"{name}{place}" for place in part.value]
+        return tuple(requests) if len(requests) > 1 else requests
 
     made: Any
     if part.kind == "children":
-        made = children(Leg, retired=part.retired)(legs)
+        made = children(*map(CHILDREN.__getitem__, part.of.split()), retired=part.retired)
+        made = made(_method(legs, list[str] if len(part.value) == 1 else tuple[str, str], takes))
     elif part.kind == "time":
         made = sleep(timedelta(seconds=WAIT), retired=part.retired)
     elif part.kind == "signal":
-        made = wait_for(str, timeout=timedelta(seconds=WAIT), retired=part.retired)
-        made = made(code) if part.undo else made
+        made = wait_for(TYPES[part.result], timeout=timedelta(seconds=WAIT), retired=part.retired)
+        made = made(_method(asks, None, takes)) if part.undo else made
     else:
-        reading.__annotations__ = {"request": request_type, "ctx": Context, "return": None}
-        made = step(retired=part.retired)(reading)
+        made = step(retired=part.retired)(_method(code, values[name], {"request": values["request"]} | takes))
     yield name, made
     if part.undo:
-        yield f"undo_{name}", made.compensate(undo)
+        yield f"undo_{name}", made.compensate(_method(undo, None, {name: values[name]} if part.own else {}))
 
 
 @lru_cache(5_000)
@@ -120,13 +211,20 @@ def saga_class(release: Release, request: str = "text", *, upcast: bool = False)
 
     Args:
         release: its steps. The plain ones take the request.
-        request: a key of :data:`REQUESTS`.
-        upcast: whether an older request is converted.
+        request: a key of :data:`TYPES`.
+        upcast: whether values of an older shape are converted.
     """
-    type_ = REQUESTS[request]
-    members = dict(member for part in release for member in _members(part, type_))
-    keywords = {"name": "pair"} | ({"upcast": {"request": int}} if upcast else {})
-    return types.new_class("Pair", (Saga[type_],), keywords, lambda body: body.update(members))
+    values = {"request": TYPES[request]} | {part.name: _type_of(part) for part in release}
+    members = dict(member for part in release for member in _members(part, values))
+    keywords: dict[str, Any] = {"name": "pair", "result": next((part.name for part in release if part.gives), None)}
+    if upcast:
+        converted = {part.name: partial(_instead, part) for part in release if part.kind != "time"}
+        keywords["upcast"] = {"request": int} | converted
+    return types.new_class("Pair", (Saga[values["request"]],), keywords, lambda body: body.update(members))
+
+
+def _instead(part: Part, _old: Any) -> Any:
+    return tuple(part.value) if part.kind == "children" and len(part.value) > 1 else part.value
 
 
 @lru_cache(5_000)
@@ -163,35 +261,74 @@ def of_two_steps() -> Iterator[tuple[Release, Release]]:
 NAMES = "abcdefgh"
 
 
-def some_pair(chance: Random) -> tuple[Release, Release]:
-    """A release of up to four steps, and what one to three edits make of it."""
-    old = [Part(name, *chance.choice(KINDS)) for name in NAMES[: chance.randint(1, 4)]]
+def some_pair(chance: Random, *, values: bool = False) -> tuple[Release, Release]:
+    """A release of up to four steps, and what one to three edits make of it; with ``values`` steps take results."""
+    old = [_some_part(name, chance, values=values) for name in NAMES[: chance.randint(1, 4)]]
     if len(old) > 1 and chance.random() < 0.2:
         spot = chance.randrange(len(old))
         old[spot] = old[spot]._replace(retired=True)
+    if values:
+        _take(old, chance)
+    old = [*consistent(old)]
     new = list(old)
     for _ in range(chance.randint(1, 3)):
-        _edit(new, chance)
+        _edit(new, chance, values=values)
     if all(part.retired for part in new):
         new.append(OTHER)
-    return tuple(old), tuple(new)
+    return tuple(old), consistent(new)
 
 
-def _edit(parts: list[Part], chance: Random) -> None:
+def _some_part(name: str, chance: Random, *, values: bool) -> Part:
+    part = Part(name, *chance.choice(KINDS))
+    return _with_value(part, chance)._replace(own=chance.random() < 0.5) if values else part
+
+
+def _with_value(part: Part, chance: Random) -> Part:
+    of = chance.choice(("leg", "arm", "leg arm", "arm leg")) if part.kind == "children" else "leg"
+    return part._replace(result=chance.choice((*TYPES, "text")), of=of)
+
+
+def _take(parts: list[Part], chance: Random) -> None:
+    """Have each step take the result of an earlier one, or of none, and one of them, perhaps, give the saga's."""
+    gives = chance.choice(("", *(part.name for part in parts)))
+    for place, part in enumerate(parts):
+        takes = chance.choice(("", *(earlier.name for earlier in parts[:place])))
+        parts[place] = part._replace(takes=takes, gives=part.name == gives)
+
+
+def consistent(parts: Iterable[Part]) -> Release:
+    """Return the steps, without what a class would not be accepted for: each takes the result of an earlier step that
+    the same sagas have."""
+    kept = list[Part]()
+    for part in parts:
+        earlier = {one.name: one for one in kept if one.kind != "time" and (part.retired or not one.retired)}
+        codeless = part.kind == "time" or (part.kind == "signal" and not part.undo)
+        takes = "" if codeless or part.takes not in earlier else part.takes
+        kept.append(part._replace(takes=takes, gives=part.gives and not part.retired))
+    return tuple(kept)
+
+
+def _edit(parts: list[Part], chance: Random, *, values: bool) -> None:
     """Change a release as its author may: a step is added, removed, renamed, moved, retired, or is of another kind, or
-    an undo comes or goes."""
+    an undo comes or goes. With ``values`` a type changes, or what takes or gives which result."""
     free = next(name for name in NAMES if name not in {part.name for part in parts})
     edits = ("add", "remove", "rename", "move", "kind", "undo", "undo", "retire")
-    edit = chance.choice(edits) if parts else "add"
+    more = ("type", "type", "type", "take") if values else ()
+    edit = chance.choice((*edits, *more)) if parts else "add"
     if edit == "add":
-        parts.insert(chance.randint(0, len(parts)), Part(free, *chance.choice(KINDS)))
+        parts.insert(chance.randint(0, len(parts)), _some_part(free, chance, values=values))
         return
-    spot = chance.randrange(len(parts))
+    if edit == "take":
+        _take(parts, chance)
+        return
+    read = [place for place, one in enumerate(parts) if one.own or one.name in {other.takes for other in parts}]
+    spot = chance.choice(read) if edit == "type" and read else chance.randrange(len(parts))
     part = parts.pop(spot)
     if edit == "move":
         parts.insert(chance.randint(0, len(parts)), part)
     elif edit == "rename":
         parts.insert(spot, part._replace(name=free))
+        parts[:] = [one._replace(takes=free if one.takes == part.name else one.takes) for one in parts]
     elif edit == "kind":
         kind, undo = chance.choice(KINDS)
         parts.insert(spot, part._replace(kind=kind, undo=undo))
@@ -199,3 +336,5 @@ def _edit(parts: list[Part], chance: Random) -> None:
         parts.insert(spot, part._replace(undo=not part.undo and part.kind in ("", "signal")))
     elif edit == "retire":
         parts.insert(spot, part._replace(retired=True))
+    elif edit == "type":
+        parts.insert(spot, next(other for _ in range(100) if (other := _with_value(part, chance)) != part))

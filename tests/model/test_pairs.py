@@ -6,6 +6,7 @@ what the saga will do.
 
 from __future__ import annotations
 
+import re
 from itertools import chain
 from random import Random
 
@@ -14,18 +15,21 @@ import pytest
 from sagas.core.states import SagaStatus
 from sagas.lock.content import blueprint_of
 from sagas.lock.judging import Position, judge
+from tests.model import pairs
 from tests.model.lived import Life, alone, plan, scripts, some_script
 from tests.model.mistakes import MISTAKES, mistaken
 from tests.model.oracle import Oracle
-from tests.model.pairs import Release, Script, definition, of_two_steps, some_pair
+from tests.model.pairs import Case, Release, definition, of_two_steps, some_pair
+from tests.model.shrinking import refuse, smallest
 from tests.support.hostile import FULL
 
 MOST_LOOKS = 10
 """Looks at a saga that waits for a release, in a quarter of an hour."""
 
 
-def wrong(old: Release, new: Release, script: Script) -> str:
+def wrong(case: Case) -> str:
     """What is wrong with a saga; empty if nothing is."""
+    old, new, script = case[:3]
     life = Life.begin(old, new, script)
     found = life.run()
     oracle = Oracle(life)
@@ -74,7 +78,7 @@ def test_every_pair_of_two_steps() -> None:
         for script in scripts(old):
             if FULL or chance.random() < 0.04:
                 count += 1
-                assert wrong(old, new, script) == "", (old, new, script)
+                refuse(Case(old, new, script), wrong)
     assert count > 10_000
 
 
@@ -83,8 +87,7 @@ def test_some_pairs_of_four_steps() -> None:
     chance = Random(None if FULL else 12)  # noqa: S311 - it selects cases, and makes no secret
     for _ in range(100_000 if FULL else 1_500):
         old, new = some_pair(chance)
-        script = some_script(old, chance)
-        assert wrong(old, new, script) == "", (old, new, script)
+        refuse(Case(old, new, some_script(old, chance)), wrong)
 
 
 def test_check_names_what_waits_and_nothing_else() -> None:
@@ -117,11 +120,29 @@ def test_check_names_what_waits_and_nothing_else() -> None:
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_noticed(mistake: str) -> None:
     chance, few = Random(12), list(of_two_steps())  # noqa: S311 - it selects cases, and makes no secret
-    pairs = chain((some_pair(chance) for _ in range(500)), (chance.choice(few) for _ in range(5_000)))
+    found = chain((some_pair(chance) for _ in range(500)), (chance.choice(few) for _ in range(5_000)))
     plan.cache_clear()
     try:
         with mistaken(*MISTAKES[mistake]):
-            assert any(wrong(old, new, some_script(old, chance)) for old, new in pairs)
+            assert any(wrong(Case(old, new, some_script(old, chance))) for old, new in found)
     finally:
         plan.cache_clear()
         alone.cache_clear()
+
+
+def test_what_is_wrong_is_made_small_and_printed_as_code() -> None:
+    chance = Random(12)  # noqa: S311 - it selects cases, and makes no secret
+    plan.cache_clear()
+    try:
+        with mistaken(*MISTAKES["plain code runs in place of a wait"]):
+            cases = (Case(old, new, some_script(old, chance)) for old, new in (some_pair(chance) for _ in range(500)))
+            large = next(case for case in cases if len(case.old) > 2 and wrong(case))
+            case, found = smallest(large, wrong)
+            with pytest.raises(AssertionError, match=re.escape(repr(case))):
+                refuse(large, wrong)
+    finally:
+        plan.cache_clear()
+        alone.cache_clear()
+    assert found.endswith("is to run, and is a step now")
+    assert [len(release) for release in case[:2]] == [1, 1]
+    assert case == eval(repr(case), {**vars(pairs)})  # noqa: S307 - the code that was printed
