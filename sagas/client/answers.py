@@ -31,11 +31,12 @@ def error_of(answer: Any, *, writes: bool) -> SagaError:
         body: Any = json.loads(answer.content)
     except ValueError:
         body = None
-    value: Any = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
-    # The error is empty if a proxy answered instead of the API.
-    error = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    whole = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+    value: Any = whole.get("error")
+    # If a gateway or a proxy answered instead of the API, the answer has another form, or no text.
+    error = cast("dict[str, Any]", value) if isinstance(value, dict) else whole
     status = answer.status_code
-    message = str(error.get("message") or f"the API answered {status}")
+    message = str(error.get("message") or error.get("Message") or f"the API answered {status}")
     if status in _SIMPLE:
         return _SIMPLE[status](message)
     if status in _INVALID:

@@ -11,7 +11,7 @@ import typer
 
 from sagas.cli.output import count_of, emit, fail, plain, say
 from sagas.cli.project.types import Types, types_of_project
-from sagas.cli.target import Target
+from sagas.cli.target import Target, report
 from sagas.errors import InvalidRequest, NotFound, SagaError, full_text
 from sagas.lock import LOCK
 
@@ -69,7 +69,7 @@ def check(
     try:
         content, where = _in_flight(target, definitions, in_flight)
     except SagaError as error:
-        fail(full_text(error), status=2)
+        report(target, error, status=2)
     if save is not None:
         _save(content, save)
     _report(content, where, definitions, ids=ids, as_json=as_json)
