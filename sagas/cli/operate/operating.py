@@ -116,6 +116,8 @@ def pause(
     reason: Annotated[str, typer.Option(help="Why; shown to operators", show_default=False)],
 ) -> None:
     """Pause a type, a step or one saga: the sagas stop before their next step."""
+    if not reason.strip():
+        raise typer.BadParameter("must not be blank", param_hint="--reason")
     client = target.client()
     scope = _scope(client, name, what)
     view = client.pause(name, reason, starts_only=starts_only, starts=starts, undos=undos, **scope)
