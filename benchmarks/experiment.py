@@ -12,7 +12,7 @@ from benchmarks.layout import Layout
 from benchmarks.marks import Eye
 from benchmarks.notes import Noted, noted
 from benchmarks.prices import Counts
-from benchmarks.runner import Ran, Runner
+from benchmarks.runner import Ran, Runner, Sink
 from benchmarks.stage import Stage
 from benchmarks.terminal import terminal
 from benchmarks.variables import STEP
@@ -121,7 +121,7 @@ class Experiment:
     def _one_at_a_time(self) -> None:
         """The variants in turn, saga by saga; after ours, bare botocore with the requests of one of ours."""
         functions = {one.environment[STEP]: one.name for one in self._stage.functions() if one.role == BARE}
-        sink: str = self._stage.sqs.create_queue(QueueName="sink")["QueueUrl"]
+        sink = Sink(self._stage)
         replays = [functions[step] for step in STEPS]
         for number in range(_WARM_UP + self._plan.sagas):
             _say(f"one at a time: {number + 1} of {_WARM_UP + self._plan.sagas}")

@@ -52,6 +52,20 @@ class Ran:
         return sum(mark.cpu for mark in self.marks)
 
 
+class Sink:
+    """A queue whose messages start nothing. One of them is received for good, and can be hidden again and again.
+
+    Args:
+        stage: on which it is made.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        self.url: str = stage.sqs.create_queue(QueueName="sink")["QueueUrl"]
+        stage.sqs.send_message(QueueUrl=self.url, MessageBody="hidden")
+        [message] = stage.sqs.receive_message(QueueUrl=self.url, VisibilityTimeout=43_200)["Messages"]
+        self.receipt: str = message["ReceiptHandle"]
+
+
 class Runner:
     """Runs sagas, and sees by their marks alone when they end.
 
@@ -104,19 +118,17 @@ class Runner:
             time.sleep(_LOOK)  # a poll with a deadline
         return over
 
-    def bare(self, steps: Sequence[Sequence[Request]], functions: Sequence[str], sink: str) -> float:
+    def bare(self, steps: Sequence[Sequence[Request]], functions: Sequence[str], sink: Sink) -> float:
         """Have bare botocore do the requests of a saga's steps again; return the seconds of processor time it took.
 
         Args:
             steps: the requests of each.
             functions: names of those that make them, one a step.
-            sink: the URL of the queue that messages go to, where they start nothing.
+            sink: the queue that messages go to.
         """
         for requests, function in zip(steps, functions, strict=True):
             self._stage.restore(before for request in reversed(requests) for before in request.before)
-            # A receipt counts once: how long a message stays hidden cannot be set again.
-            real = (request for request in requests if request.operation != "ChangeMessageVisibility")
-            event = {"requests": [_again(request, sink) for request in real]}
+            event = {"requests": [_again(request, sink) for request in requests]}
             answer = self._stage.lambda_.invoke(FunctionName=function, Payload=json.dumps(event))
             assert "FunctionError" not in answer, answer["Payload"].read()
         return sum(self.others(BARE, BARE)[-len(steps) :])
@@ -139,8 +151,8 @@ class Runner:
                     self._steps.setdefault(saga_id, []).append(mark)
 
 
-def _again(request: Request, sink: str) -> dict[str, Any]:
+def _again(request: Request, sink: Sink) -> dict[str, Any]:
     """What bare botocore is told of a request: all of it but what would have it start something, or do nothing."""
-    others = {"QueueUrl": sink, "ClientRequestToken": str(uuid.uuid4())}
+    others = {"QueueUrl": sink.url, "ReceiptHandle": sink.receipt, "ClientRequestToken": str(uuid.uuid4())}
     parameters = request.parameters | {name: others[name] for name in others.keys() & request.parameters}
     return {"service": request.service, "operation": request.operation, "parameters": parameters}

@@ -155,6 +155,6 @@ def translated(service: str, lost: type[Unavailable] = Unavailable, *, quoted: b
             raise Unavailable(text) from error
         raise (lost if code in _UNCERTAIN else SagaError)(text) from error
     except _UNREACHED as error:
-        raise lost(f"{service} is out of reach: {type(error).__name__}") from error
+        raise lost(f"{service} is out of reach: {error if quoted else type(error).__name__}") from error
     except BotoCoreError as error:
         raise SagaError(f"{service}: {error if quoted else type(error).__name__}") from error

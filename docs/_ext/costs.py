@@ -101,8 +101,7 @@ Together **{usd_with_api(1) - each:.2f} + {each:.2f} *s***: {three:.1f} for thre
 - Traces: 5.00 per million recorded. X-Ray's default rule records one a second and 5 % of the rest.
 - Inputs that do not travel in messages (over 16 KB together, or `carry_inputs=False`): a read per 4 KB begun.
 - Payloads: a write per KB begun. Above `payload_limit`, 5.00 for a million objects put and 0.40 for a million read.
-- Storage: five steps are about 4 KB with indexes, and a GB with backups costs 0.45 a month. So a million sagas add 1.87 to every month's bill until they are purged:
-  100 million a month without `retention` cost 187 in the first month and 2,244 in the twelfth.
+- Storage: five steps are about 4 KB with indexes, and a GB with backups costs 0.45 a month. So a million sagas add 1.87 to every month's bill until they are purged.
 - `retention`: {retention} writes per saga of three steps, {retention * prices.WRITE_UNIT:.2f} per million. The purge takes {purge.writes} of them, and one per further
   entry. Payloads in the bucket cost 5.00 more. Purges run ten at a time, about 600,000 an hour.
 
@@ -111,7 +110,7 @@ from 1.40 to 0.50 per step at best.
 
 ## What a wait costs
 
-In addition to its saga, whatever its length. While a saga waits, nothing runs. A million items of a kilobyte cost 0.25 a month to store.
+In addition to its saga, whatever its length. A million items of a kilobyte cost 0.25 a month to store.
 
 {_waits()}
 

@@ -109,7 +109,8 @@ def stack_traces(entries: Iterable[AuditEntry]) -> list[RenderableType]:
         if not entry["details"].get("stack_trace"):
             continue
         trace_id = entry["trace_id"] or entry["details"].get("trace_id")
-        head = f"stack trace of {entry['step']}, attempt {entry['attempt']}"
+        of = "the undo of " if entry["action"].startswith("Compensation") else ""
+        head = f"stack trace of {of}{entry['step']}, attempt {entry['attempt']}"
         head += f", trace id {trace_id}" if trace_id else ""
         lines = [Text(f"  {plain_line(line)}") for line in str(entry["details"]["stack_trace"]).splitlines()]
         traces.append(Group(Text(plain(head), style="dim"), *lines))

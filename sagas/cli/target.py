@@ -9,17 +9,22 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NoReturn, ParamSpec
 
 import typer
 
 from sagas.cli.output import fail
-from sagas.errors import Ambiguous, NotFound, SagaError, Unavailable, full_text
+from sagas.errors import Ambiguous, NotFound, SagaError, Unavailable, full_text, text_of
 
 if TYPE_CHECKING:
     from sagas.client import SagaClient
 
 P = ParamSpec("P")
+
+_DENIED = ("AccessDenied", "AuthorizationError", "UnauthorizedOperation", "403")
+_REFUSED = ("ExpiredToken", "InvalidClientTokenId", "SignatureDoesNotMatch", "UnrecognizedClientException")
+_UNSIGNED = re.compile(r"security token|signature|signed|credentials")
+SIGN_IN = "sign in to AWS, or name a profile with --profile"
 
 _PANEL = "Service"
 _Stack = Annotated[
@@ -87,6 +92,51 @@ def _suggestion(target: Target, message: str) -> str:
     return f"; did you mean {close[0]!r}?" if close else listed
 
 
+def what_to_do(error: BaseException) -> str:
+    """Return what to do if AWS did not find the stack, refused the caller or is out of reach; else empty."""
+    from botocore import exceptions as aws
+
+    from sagas.aws import code_of
+
+    cause, text = error.__cause__ if isinstance(error, SagaError) else error, text_of(error)
+    denied = isinstance(cause, aws.ClientError) and code_of(cause).startswith(_DENIED)
+    right = re.search(r"perform:? ([\w-]+:\w+)", text)
+    if right or denied:
+        return f"grant {right[1] if right else vars(cause).get('operation_name')} to this caller"
+    match cause:
+        case aws.ClientError() if code_of(cause) in _REFUSED:
+            return SIGN_IN
+        case aws.ClientError() if "does not exist" in text and code_of(cause) == "ValidationError":
+            return "check its name, or name its region with --region"
+        case aws.NoRegionError():
+            return "name one with --region or AWS_DEFAULT_REGION"
+        case aws.HTTPClientError() | aws.ConnectionError():
+            return "check the region and your network"
+        case None if "the API refused the call (403)" in text or "AWS credentials" in text:
+            return SIGN_IN if _UNSIGNED.search(text) else "grant execute-api:Invoke to this caller"
+        case aws.BotoCoreError() if not isinstance(cause, aws.ParamValidationError):  # no credentials, no profile
+            return SIGN_IN
+        case _:
+            return ""
+
+
+def report(target: Target, error: SagaError, status: int = 0) -> NoReturn:
+    """Print an error in one line and exit. The default status is 2 if the service was not found or refused the caller,
+    else 1."""
+    text, todo, reached = full_text(error), what_to_do(error), "_client" in vars(target)
+    status = status or (1 if reached and not (todo and type(error) is SagaError) else 2)
+    match error:
+        case NotFound():
+            fail(f"{text}{_suggestion(target, text)}", status)
+        case Ambiguous():
+            todo = "check before you try again"
+        case Unavailable() if reached:
+            todo = f"try again in {error.retry_after:.0f} s"
+        case _:
+            pass
+    fail(f"{text.rstrip('.')}; {todo}" if todo else text, status)
+
+
 def on_target(function: Callable[Concatenate[Target, P], None]) -> Callable[..., None]:
     """Give a command the options that name the service, and have it print the library's errors in one line."""
 
@@ -105,14 +155,8 @@ def on_target(function: Callable[Concatenate[Target, P], None]) -> Callable[...,
         try:
             # Typer passes all parameters of the signature below by name.
             function(target, **arguments)  # pyright: ignore[reportCallIssue]
-        except NotFound as error:
-            fail(f"{error}{_suggestion(target, str(error))}")
-        except Ambiguous as error:
-            fail(f"{error}; check before you try again")
-        except Unavailable as error:
-            fail(f"{error}; try again in {error.retry_after:.0f} s")
         except SagaError as error:
-            fail(full_text(error))
+            report(target, error)
 
     named = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
     common = [

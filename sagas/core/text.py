@@ -17,18 +17,15 @@ _LONGEST = 3_660 * 86_400
 """The longest duration in seconds, ten years. A time that is so far in the past or future is a valid date."""
 
 
+@lru_cache(maxsize=64)  # a step stores 15 timestamps, most of them equal
 def iso(seconds: float) -> str:
     """Return ``2026-11-21T08:44:42.123Z`` for epoch seconds."""
     whole, milliseconds = divmod(round(round(seconds, 3) * 1000), 1000)
-    return f"{_to_the_second(whole)}.{milliseconds:03d}Z"
+    text = datetime.fromtimestamp(whole, UTC).isoformat().removesuffix("+00:00")
+    return f"{text}.{milliseconds:03d}Z"
 
 
 @lru_cache(maxsize=64)
-def _to_the_second(seconds: int) -> str:
-    # cached, because a step stores 15 timestamps, most of them within a second or two
-    return datetime.fromtimestamp(seconds, UTC).isoformat().removesuffix("+00:00")
-
-
 def epoch(text: str) -> float:
     """Return epoch seconds with milliseconds for a time in the format of :func:`iso`."""
     return round(datetime.fromisoformat(text).timestamp(), 3)

@@ -116,7 +116,7 @@ class TestReading:
     def test_elsewhere_no_stack_is_running(self, desk: ZipDesk, tmp_path: Path) -> None:
         ended = run_sagas(tmp_path, "list")
         assert (ended.returncode, ended.stderr) == (
-            1, "sagas: no local stack is running for this project; `sagas local up` starts one\n",
+            2, "sagas: no local stack is running for this project; `sagas local up` starts one\n",
         )  # fmt: skip
 
 

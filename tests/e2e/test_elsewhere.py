@@ -303,7 +303,7 @@ def _rights_hold_for_one_type(stack: Stack, users: Users) -> None:
             assert not {status for status in answers.values() if status >= 500}
     named = ("--stack", "SagasE2E", "--profile", "operator", "--region", REGION)
     assert run_sagas(stack.project, "dlq", "list", "create-zip", *named).returncode == 0
-    assert run_sagas(stack.project, "dlq", "list", "checkout", *named).returncode == 1
+    assert run_sagas(stack.project, "dlq", "list", "checkout", *named).returncode == 2
     for user, key_id in keys.items():
         users.lock_out(user, key_id)
 
@@ -312,7 +312,7 @@ def _whoever_may_not_recover_is_told(stack: Stack) -> None:
     named = ("--stack", "SagasE2E", "--profile", "guest", "--region", REGION)
     assert run_sagas(stack.project, "types", *named).returncode == 0
     refused = run_sagas(stack.project, "recover", "--all", *named)
-    assert (refused.returncode, refused.stdout) == (1, "")
+    assert (refused.returncode, refused.stdout) == (2, "")
     where = f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:SagasE2E-"
     assert f"access denied: calling the supervisor needs lambda:InvokeFunction on {where}" in refused.stderr
     assert stack.sagas("recover", "--all").returncode == 0

@@ -145,6 +145,32 @@ def test_a_steps_function_loads_nothing_of_the_operators(tmp_path: Path) -> None
     assert below(loaded, NOT_FOR_STEPS) == []
 
 
+CONNECTED = """
+import gc
+from botocore.client import BaseClient
+from botocore.session import Session
+
+made = gc.get_objects()
+services = [one.meta.service_model.service_name for one in made if isinstance(one, BaseClient)]
+print(sum(isinstance(one, Session) for one in made), *sorted(services))
+"""
+"""Prints the number of sessions, and the services that have a client."""
+
+
+@pytest.mark.parametrize("function", ["step", "api", "now", "bulk"])
+def test_a_function_makes_one_session_and_two_clients_in_its_init_phase(tmp_path: Path, function: str) -> None:
+    (tmp_path / "plain.py").write_text(PLAIN, encoding="utf-8")
+    where = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    run = subprocess.run(
+        [sys.executable, "-c", f"import sagas.handlers.{function}\n{CONNECTED}"],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | ENVIRONMENT | {"PYTHONPATH": where},
+    )
+    assert run.stdout.splitlines()[-1] == "1 dynamodb sqs"
+
+
 def test_the_public_names_are_these() -> None:
     assert sagas.__all__ == [
         "AutoDisable",

@@ -11,6 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTT
 
 from sagas.aws import code_of
 from sagas.cli.doctor.site import Compared, NotChecked, Resource, Resources, Site, mapping_settings, queue_settings
+from sagas.cli.target import SIGN_IN, what_to_do
 from sagas.errors import SagaError, full_text, text_of
 from sagas.topology import WITHOUT_RECURSION_CONFIG
 
@@ -22,9 +23,6 @@ _UNRESERVED = 100
 """Executions that Lambda keeps unreserved in each account."""
 _FULL = 0.8
 """A check reports a quota once more than this part of it is used."""
-_DENIED = ("AccessDenied", "AuthorizationError", "UnauthorizedOperation", "403")
-_REFUSED = ("ExpiredToken", "InvalidClientTokenId", "SignatureDoesNotMatch", "UnrecognizedClientException")
-_SIGN_IN = "sign in to AWS, or name a profile with --profile"
 _HOLDS = {
     "AWS::SQS::Queue": "QueueName",
     "AWS::DynamoDB::Table": "TableName",
@@ -39,13 +37,7 @@ _DEPLOY = "deploy with `cdk deploy`"
 
 @dataclass(frozen=True)
 class Finding:
-    """A result of a check.
-
-    Args:
-        state: ``unchecked`` if there was nothing to check.
-        text: the observation.
-        todo: what to do about it; empty if there is nothing to do.
-    """
+    """A result of a check, and what to do about it; ``unchecked`` if there was nothing to check."""
 
     state: State
     text: str
@@ -76,22 +68,18 @@ class Check:
 
 def explained(error: Exception, caller: str, where: str) -> tuple[str, str]:
     """Return why a request failed, and what to do about it."""
-    text = text_of(error)
+    text, todo = text_of(error), what_to_do(error)
     match error:
         case SagaError():
-            return full_text(error), ""
-        case ClientError() if code_of(error).startswith(_DENIED):
-            named = re.search(r"perform:? ([\w-]+:\w+)", text)
-            right = named[1] if named else str(vars(error).get("operation_name"))
-            return f"{caller} has no permission for {right} in {where}", f"grant {right} to this caller"
-        case ClientError() if code_of(error) in _REFUSED:
-            return f"{where} refused the credentials ({code_of(error)})", _SIGN_IN
-        case HTTPClientError() | ConnectionError():
-            return f"{text} ({where})", "check the region and your network"
-        case ClientError():
-            return f"{text} ({where})", ""
+            return full_text(error), todo
+        case ClientError() if todo.startswith("grant "):
+            return f"{caller} has no permission for {todo.split()[1]} in {where}", todo
+        case ClientError() if todo == SIGN_IN:
+            return f"{where} refused the credentials ({code_of(error)})", todo
+        case HTTPClientError() | ConnectionError() | ClientError():
+            return f"{text} ({where})", todo
         case _:  # credentials are missing
-            return text, _SIGN_IN
+            return text, todo
 
 
 def credentials(facts: tuple[str, str]) -> Findings:
@@ -301,7 +289,7 @@ def alarms(facts: tuple[int, Sequence[str], Mapping[str, int]]) -> Findings:
 
 
 CHECKS = (
-    Check("credentials", Site.identity, credentials),
+    Check("credentials", lambda site: (site.caller, site.where), credentials),
     Check("clock", Site.clock, clock),
     Check("packages", Site.packages, packages),
     Check("app", lambda site: site.synthesis, app),
@@ -309,9 +297,9 @@ CHECKS = (
     Check("bootstrap", Site.bootstrap, bootstrap),
     Check("concurrency", Site.concurrency, concurrency),
     Check("alarm quota", Site.alarm_quota, alarm_quota),
-    Check("stack", Site.stack, stack),
-    Check("replacements", Site.templates, replaced),
-    Check("settings", Site.templates, pending),
+    Check("stack", lambda site: (site.target.stack or "the local stack", site.status, site.where), stack),
+    Check("replacements", lambda site: (site.deployed, site.template), replaced),
+    Check("settings", lambda site: (site.deployed, site.template), pending),
     Check("queues", Site.queues, unchanged),
     Check("in flight", Site.in_flight, in_flight),
     Check("mappings", Site.mappings, unchanged),

@@ -116,6 +116,8 @@ def pause(
     reason: Annotated[str, typer.Option(help="Why; shown to operators", show_default=False)],
 ) -> None:
     """Pause a type, a step or one saga: the sagas stop before their next step."""
+    if not reason.strip():
+        raise typer.BadParameter("must not be blank", param_hint="--reason")
     client = target.client()
     scope = _scope(client, name, what)
     view = client.pause(name, reason, starts_only=starts_only, starts=starts, undos=undos, **scope)
@@ -173,7 +175,6 @@ def replaced(app: typer.Typer, old: str, new: str) -> None:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands of this module to ``app``."""
     by_hand = {"retry": retry, "signal": signal, "rerun": rerun, "pause": pause, "resume": resume}
     for name, operation in VERBS.items():
         app.command(name, help=operation.verb.help)(by_hand.pop(name, None) or command_of(operation))

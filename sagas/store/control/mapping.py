@@ -9,6 +9,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from msgspec.structs import asdict
@@ -59,6 +60,7 @@ _USUAL = Purge(0.0)
 """The purge at the end of the retention."""
 
 
+@lru_cache(maxsize=64)
 def shard_of(saga_id: str, shards: int) -> int:
     """Return the shard of a saga. Indexes have shards because a partition takes a thousand writes per second."""
     return int.from_bytes(hashlib.sha256(saga_id.encode()).digest()[:4]) % shards
@@ -283,6 +285,7 @@ def time_of(text: str | None) -> float:
     return epoch(text) if text else 0.0
 
 
+@lru_cache(maxsize=512)  # most steps of a saga stay the same, and are those of others
 def _step_item(step: StepState, *, claimable: bool) -> Item:
     """Return the stored form of a step. ``claimable``: a claim may increase its attempts, so even 0 is stored."""
     item = _set_attributes_of(

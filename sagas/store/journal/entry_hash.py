@@ -21,13 +21,16 @@ import hashlib
 import json
 from collections.abc import Sequence
 from decimal import Context
+from functools import lru_cache
+from json.encoder import encode_basestring as quoted
 from typing import Any, cast
 
 _EXACT = Context(prec=400)
 """Decimal digits. No double needs as many, so nothing is rounded."""
-_quoted = json.JSONEncoder(ensure_ascii=False).encode
+_WORDS = {None: "null", True: "true", False: "false"}
 
 
+@lru_cache(maxsize=8)  # an entry's is needed several times
 def payload_hash(salt: str, payload: str) -> str:
     """Return the hash of an entry's payload: 22 characters."""
     return _hash("payload", salt, payload)
@@ -67,19 +70,24 @@ def canonical(value: Any) -> str:
     """Return the canonical JSON text of a value: no spaces, members sorted by name, numbers in the shortest decimal
     form. DynamoDB stores decimals, and may return a number in another form than the one written."""
     match value:
-        case None | bool():
-            return json.dumps(value)
-        case int() | float():
-            number = _EXACT.create_decimal(json.dumps(value)).normalize(_EXACT)
-            return str(number if number else 0)  # DynamoDB has no negative zero
         case str():
             # Lone surrogates are journaled as escapes; see ``sagas.store.documents``.
-            return _quoted(value.encode(errors="backslashreplace").decode())
+            return quoted(value if value.isascii() else value.encode(errors="backslashreplace").decode())
+        case None | bool():
+            return _WORDS[value]
+        case int() | float():
+            return _number(value)
         case dict():
             members = cast("dict[str, Any]", value)
-            return "{" + ",".join(f"{canonical(name)}:{canonical(members[name])}" for name in sorted(members)) + "}"
+            return "{" + ",".join([f"{canonical(name)}:{canonical(members[name])}" for name in sorted(members)]) + "}"
         case _:
             return "[" + ",".join(map(canonical, value)) + "]"
+
+
+@lru_cache(maxsize=256)
+def _number(value: float) -> str:
+    number = _EXACT.create_decimal(json.dumps(value)).normalize(_EXACT)
+    return str(number if number else 0)  # DynamoDB has no negative zero
 
 
 def _hash(domain: str, *parts: str) -> str:
@@ -87,8 +95,5 @@ def _hash(domain: str, *parts: str) -> str:
 
 
 def _digest(domain: str, *parts: str) -> bytes:
-    hasher = hashlib.sha256()
-    for part in (f"lambda-sagas/{domain}", *parts):
-        text = part.encode()
-        hasher.update(len(text).to_bytes(8, "big") + text)
-    return hasher.digest()
+    texts = [part.encode() for part in (f"lambda-sagas/{domain}", *parts)]
+    return hashlib.sha256(b"".join([part for text in texts for part in (len(text).to_bytes(8), text)])).digest()

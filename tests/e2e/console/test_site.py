@@ -35,7 +35,10 @@ PAGES = (
     "concepts/states",
     "reference/permissions",
     "compare/temporal",
+    "build/change-code",
     "build/children",
+    "operations/index",
+    "operations/runbook",
 )
 FOREIGN = re.compile(r"""(?:src=|@import\s|url\()\s*["']?(?:https?:)?//|<link[^>]+href=["'](?:https?:)?//""")
 

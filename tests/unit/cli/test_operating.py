@@ -84,7 +84,13 @@ class TestOperating:
             assert (result.exit_code, result.stderr) == (1, f"sagas: {old} is now `sagas {new}`\n")
 
     @pytest.mark.parametrize(
-        "arguments", [["resolve", "create-zip", SAGA_ID], ["pause", "create-zip"], ["cancel", "create-zip"]]
+        "arguments",
+        [
+            ["resolve", "create-zip", SAGA_ID],
+            ["pause", "create-zip"],
+            ["pause", "create-zip", "--reason", " "],
+            ["cancel", "create-zip"],
+        ],
     )
     def test_what_must_be_said_must_be_said(self, run: Run, arguments: list[str]) -> None:
         assert run(*arguments).exit_code == 2

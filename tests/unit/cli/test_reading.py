@@ -34,6 +34,12 @@ class TestShow:
         assert lines[7:] == ["request {}", "stack trace of announce, attempt 4, trace id 1-abc", "  Traceback"]
         assert "\x1b" not in result.stdout
 
+    def test_names_the_undo_whose_trace_it_is(self, api: StubApi, run: Run) -> None:
+        undone = ENTRY | {"action": "CompensationFailed", "step": "upload", "attempt": 2}
+        api.will(200, DEAD).will(200, {"entries": [undone], "cursor": None})
+        lines = run("show", "create-zip", SAGA_ID).stdout.splitlines()
+        assert "stack trace of the undo of upload, attempt 2" in lines
+
     @pytest.mark.parametrize("wanted", [SAGA_ID, SAGA_ID[:8]])
     def test_by_its_id_alone_or_how_that_begins(self, api: StubApi, run: Run, wanted: str) -> None:
         api.will(200, a_saga())

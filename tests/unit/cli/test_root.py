@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
 from typer.testing import CliRunner
 
 from sagas.cli import run as command
@@ -86,11 +90,114 @@ class TestErrors:
     def test_without_a_stack(self, run: Run, tmp_path: Path) -> None:
         (tmp_path / ".sagas" / "local.json").unlink()
         result = run("list", "--json")
-        assert (result.exit_code, result.stdout) == (1, "")
+        assert (result.exit_code, result.stdout) == (2, "")
         assert result.stderr == "sagas: no local stack is running for this project; `sagas local up` starts one\n"
 
     def test_a_region_needs_a_stack(self, run: Run) -> None:
         assert run("list", "--region", "eu-central-1").exit_code == 2
+
+
+NAMED = ("--stack", "shop", "--region", "eu-west-1")
+SIGN_IN = "sign in to AWS, or name a profile with --profile"
+
+
+def answered(code: str, message: str) -> Callable[..., Any]:
+    """A request that CloudFormation answers so."""
+
+    def call(_client: object, operation: str, _parameters: object) -> Any:
+        raise ClientError({"Error": {"Code": code, "Message": message}}, operation)
+
+    return call
+
+
+class TestWithoutTheService:
+    """Each is said in one line, with what to do, and the exit status is 2."""
+
+    @pytest.fixture(autouse=True)
+    def no_configuration(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            monkeypatch.delenv(name)
+        for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+            monkeypatch.setenv(name, str(tmp_path / "none"))
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        (tmp_path / "shop.py").write_text(
+            "from sagas import Saga, step\n"
+            "class Shop(Saga[str], name='shop'):\n    @step\n    def a(self) -> None: ...\n"
+        )
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            ["list"],
+            ["attention"],
+            ["check", "shop:Shop"],
+            ["dlq", "list", "shop"],
+            ["recover", "--all", "--dry-run"],
+            ["doctor"],
+        ],
+        ids=" ".join,
+    )
+    @pytest.mark.parametrize(
+        ("options", "answer", "todo"),
+        [
+            (NAMED, None, SIGN_IN),
+            (("--stack", "shop", "--profile", "nope"), None, SIGN_IN),
+            (("--stack", "shop"), None, "name one with --region or AWS_DEFAULT_REGION"),
+            (NAMED, ("ExpiredToken", "The security token is expired"), SIGN_IN),
+            (
+                NAMED,
+                ("AccessDenied", "ann is not authorized to perform: cloudformation:DoThis on x"),
+                "grant cloudformation:DoThis to this caller",
+            ),
+        ],
+        ids=["no credentials", "no profile", "no region", "expired", "no right"],
+    )
+    def test_a_stack(
+        self,
+        run: Run,
+        monkeypatch: pytest.MonkeyPatch,
+        command: list[str],
+        options: tuple[str, ...],
+        answer: tuple[str, str] | None,
+        todo: str,
+    ) -> None:
+        if answer is not None:
+            monkeypatch.setattr("botocore.client.BaseClient._make_api_call", answered(*answer))
+        result = run(*command, *options)
+        assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+        assert result.stderr.endswith(f"; {todo}\n")
+
+    def test_a_stack_that_does_not_exist(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        call = answered("ValidationError", "Stack with id shop does not exist")
+        monkeypatch.setattr("botocore.client.BaseClient._make_api_call", call)
+        result = run("list", *NAMED)
+        assert result.exit_code == 2
+        assert result.stderr.endswith("does not exist; check its name, or name its region with --region\n")
+
+    def test_a_region_that_does_not_exist(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        def call(_client: object, _operation: str, _parameters: object) -> Any:
+            raise EndpointConnectionError(endpoint_url="https://cloudformation.mars-1.amazonaws.com")
+
+        monkeypatch.setattr("botocore.client.BaseClient._make_api_call", call)
+        result = run("list", "--stack", "shop", "--region", "mars-1")
+        assert result.exit_code == 2
+        assert "cloudformation.mars-1.amazonaws.com" in result.stderr
+        assert result.stderr.endswith("; check the region and your network\n")
+
+    @pytest.mark.parametrize(
+        ("message", "todo"),
+        [
+            ("ann is not authorized to perform: execute-api:Invoke on x", "grant execute-api:Invoke to this caller"),
+            ("Forbidden", "grant execute-api:Invoke to this caller"),
+            ("The security token included in the request is expired", SIGN_IN),
+        ],
+    )
+    @pytest.mark.parametrize("gateway", [False, True])
+    def test_a_right_on_its_api(self, api: StubApi, run: Run, gateway: bool, message: str, todo: str) -> None:
+        api.will(403, {"Message": message} if gateway else an_error("forbidden", message))
+        result = run("list")
+        assert result.exit_code == 2
+        assert result.stderr == f"sagas: the API refused the call (403): {message}; {todo}\n"
 
 
 def test_without_its_extra_the_command_says_so_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
