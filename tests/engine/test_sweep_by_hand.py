@@ -142,7 +142,7 @@ def command(
         def connect(*_: object) -> Lambda:
             return Lambda(d)
 
-        monkeypatch.setattr("sagas.client.calls.Calls._connect", connect)
+        monkeypatch.setattr("sagas.client.transport.Calls._connect", connect)
         return d, lambda *options: CliRunner().invoke(app, ["sweep", *options])
 
     return make
