@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -143,6 +144,15 @@ def test_a_steps_function_loads_nothing_of_the_operators(tmp_path: Path) -> None
         ENVIRONMENT | {"PYTHONPATH": where},
     )
     assert below(loaded, NOT_FOR_STEPS) == []
+
+
+def test_no_function_calls_what_botocore_keeps_to_itself() -> None:
+    root = Path(sagas.__path__[0])
+    private = re.compile(
+        r"_make_api_call|_request_signer|\b_endpoint\.|from botocore[\w.]* import .*\b_|botocore(\.\w+)*\._"
+    )
+    files = (file for file in root.rglob("*.py") if "testing" not in file.parts)
+    assert [file.name for file in files if private.search(file.read_text(encoding="utf-8"))] == []
 
 
 CONNECTED = """

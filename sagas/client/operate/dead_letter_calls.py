@@ -152,13 +152,14 @@ class DeadLetterCalls(Calls):
         return ""
 
     def _dead_letter_queue(self, type: str) -> DeadLetterQueue:
-        from sagas.client.operate.dead_letters import DeadLetterQueue
-
         endpoints = self._endpoints
         if not endpoints.dead_letter_queues:
             raise SagaError("this client has no URLs of queues; use SagaClient.from_stack or SagaClient.local")
         if type not in endpoints.dead_letter_queues:
             types = ", ".join(endpoints.dead_letter_queues)
             raise NotFound(f"this service has no dead-letter queue for saga type {type!r}; it has them for {types}")
+        # Imported late: this loads boto3, which `sagas attention` needs only if the service takes commands.
+        from sagas.client.operate.dead_letters import DeadLetterQueue
+
         url, sources = endpoints.dead_letter_queues[type], endpoints.queues.get(type, {})
         return DeadLetterQueue(self._connect("sqs"), url, sources, self.caller)
