@@ -37,7 +37,7 @@ from sagas.cdk.options.service_options import SagaServiceProps, ServiceOptions, 
 from sagas.cdk.parts.alarms import Alarms, Waking, topic_of
 from sagas.cdk.parts.part import Part, resources
 from sagas.cdk.parts.releases import Releases
-from sagas.cdk.watch.dashboard import add_dashboard
+from sagas.cdk.watch.dashboard import ServiceDashboard
 from sagas.cdk.watch.notes import note
 from sagas.cdk.watch.saga_alarms import watch_sagas, watch_service
 from sagas.errors import DefinitionError
@@ -73,32 +73,28 @@ class SagaService(Construct):
         layouts = layouts_of(self, catalogue, resources(PARTS, catalogue))
         placements = [placement for layout in layouts for placement in layout.placements]
         queues = {layout.saga.name: SagaQueues(self, layout, options.encryption_key) for layout in layouts}
-        own_queues = queues.values()
         bulk_queue = WorkQueue(self, "BulkQueue", kind=BULK, options=options)
         now_queue = WorkQueue(self, "NowQueue", kind=NOW, options=options) if catalogue.works_now else None
         shared = shared_assets(self, catalogue, self.tables, queues, now_queue and now_queue.queue)
-        functions = step_functions(placements, shared, queues)
+        functions = step_functions(placements, shared)
         self._queues, self._functions = queues, functions
 
         ending = {} if now_queue is None else {now_queue.name: now_queue.queue}
         handing = {bulk_queue.name: bulk_queue.queue, **ending}
         environment = service_environment(self, self.tables, options, queues, sagas, ending)
         working = service_environment(self, self.tables, options, queues, sagas, handing)
-        supervisor = SupervisorFunction(
-            self, "Supervisor", shared=shared, queues=own_queues, work=handing, environment=working
-        )
+        supervisor = SupervisorFunction(self, "Supervisor", shared=shared, work=handing, environment=working)
         self.supervisor = supervisor.function
         bulk = WorkFunction(
             self,
             "Bulk",
             shared=shared,
             work=bulk_queue,
-            queues=own_queues,
             environment=working,
             also=[*ending.values()],
         )
         self.bulk = bulk.function
-        self._parts: list[Part] = [self.tables, *own_queues, supervisor, bulk]
+        self._parts: list[Part] = [self.tables, *queues.values(), supervisor, bulk]
         self.now: lambda_.Function | None = None
         """The function that ends waits; ``None`` if no saga waits."""
         if now_queue is not None:
@@ -107,7 +103,6 @@ class SagaService(Construct):
                 "Now",
                 shared=shared,
                 work=now_queue,
-                queues=own_queues,
                 environment=environment,
                 listing=any(saga.auto_disable is not None for saga in sagas),
             )
@@ -115,7 +110,7 @@ class SagaService(Construct):
             self._parts.append(now)
 
         described = {**environment, **api_environment(options, mount)}
-        answering = ApiFunction(self, "ApiFunction", shared=shared, queues=own_queues, environment=described)
+        answering = ApiFunction(self, "ApiFunction", shared=shared, environment=described)
         public = has_public_waits(sagas)
         api = SagaApi(self, "Api", function=answering, options=options, mount=mount, callbacks=public)
         self.api = api.rest_api
@@ -138,7 +133,6 @@ class SagaService(Construct):
             self,
             catalogue=catalogue,
             shared=shared,
-            queues=own_queues,
             supervisor=supervisor,
             environment=environment,
             add=self._add,
@@ -155,7 +149,16 @@ class SagaService(Construct):
             self._integration.outbox()
         note(self, catalogue, placements)
         if options.dashboard:
-            add_dashboard(self, catalogue, self.tables, queues, functions, self.supervisor, self.api, path)
+            ServiceDashboard(
+                self,
+                "Dashboard",
+                catalogue=catalogue,
+                shared=shared,
+                functions=functions,
+                supervisor=self.supervisor,
+                api=self.api,
+                base_path=path,
+            )
 
     def function(self, step: AnyStep) -> lambda_.Function:
         """Return the function that runs a step and its undo, so you can grant it the permissions that the step needs.

@@ -108,8 +108,6 @@ def _root(  # pyright: ignore[reportUnusedFunction] - registered by the decorato
 
 def main() -> None:
     """Run the command and exit: 0 for success, 1 for an error, and 2 for wrong usage, or if the service was not found
-    or refused the caller. An error is printed in one line.
-
-    Commands that watch a saga exit with 3 if the saga did not end COMPLETED, and with 4 if it is still in flight.
-    """
+    or refused the caller. An error is printed in one line. Commands that watch a saga exit with 3 if the saga did not
+    end COMPLETED, and with 4 if it is still in flight."""
     app()

@@ -130,6 +130,8 @@ def report(target: Target, error: SagaError, status: int = 0) -> NoReturn:
             fail(f"{text}{_suggestion(target, text)}", status)
         case Ambiguous():
             todo = "check before you try again"
+        case Unavailable() if reached and target.stack is None and "is out of reach" in text:
+            todo, status = "`sagas local up` starts the local stack", 2  # its file outlives a stack that was killed
         case Unavailable() if reached:
             todo = f"try again in {error.retry_after:.0f} s"
         case _:

@@ -1,10 +1,9 @@
-"""The API's answers, and the exceptions that error answers become."""
+"""The API's answers, which are botocore's ``AWSResponse``, and the exceptions that error answers become."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, Problem, SagaError, TooLarge, Unavailable
@@ -16,28 +15,18 @@ _INVALID = (400, 422)
 _TRY_LATER = (429, 503)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An HTTP answer. The names of its headers can be in upper or lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-    content: bytes
-
-    def json(self) -> Any:
-        try:
-            return json.loads(self.content)
-        except ValueError:
-            raise SagaError("the response is not JSON; check that the URL is that of a saga API") from None
-
-    @property
-    def retry_after(self) -> float:
-        text = next((value for name, value in self.headers.items() if name.lower() == "retry-after"), "")
-        return float(text) if text.isdigit() else _RETRY_AFTER
+def json_of(answer: Any) -> Any:
+    """Return the body of an answer."""
+    try:
+        return json.loads(answer.content)
+    except ValueError:
+        raise SagaError("the response is not JSON; check that the URL is that of a saga API") from None
 
 
-def error_of(answer: Answer, *, writes: bool) -> SagaError:
+def error_of(answer: Any, *, writes: bool) -> SagaError:
     """Return the error for an answer with a status of 300 or more."""
+    text = str(answer.headers.get("retry-after", ""))
+    retry_after = float(text) if text.isdigit() else _RETRY_AFTER
     try:
         body: Any = json.loads(answer.content)
     except ValueError:
@@ -46,8 +35,8 @@ def error_of(answer: Answer, *, writes: bool) -> SagaError:
     value: Any = whole.get("error")
     # If a gateway or a proxy answered instead of the API, the answer has another form, or no text.
     error = cast("dict[str, Any]", value) if isinstance(value, dict) else whole
-    message = str(error.get("message") or error.get("Message") or f"the API answered {answer.status}")
-    status = answer.status
+    status = answer.status_code
+    message = str(error.get("message") or error.get("Message") or f"the API answered {status}")
     if status in _SIMPLE:
         return _SIMPLE[status](message)
     if status in _INVALID:
@@ -55,9 +44,9 @@ def error_of(answer: Answer, *, writes: bool) -> SagaError:
         items = cast("list[dict[str, Any]]", details) if isinstance(details, list) else []
         return InvalidRequest(message, [Problem(str(item["path"]), str(item["message"])) for item in items])
     if status in _TRY_LATER:
-        return Unavailable(message, answer.retry_after)
+        return Unavailable(message, retry_after)
     if status >= 500:
-        return ambiguous(message, answer.retry_after) if writes else Unavailable(message, answer.retry_after)
+        return ambiguous(message, retry_after) if writes else Unavailable(message, retry_after)
     return SagaError(f"the API refused the call ({status}): {message}")
 
 

@@ -39,6 +39,7 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
 
     Every method raises ``Unavailable`` if the API or AWS is out of reach; ``retry_after`` is the time until the next
     try. If the response was lost and the call may have taken effect, it raises the subclass ``Ambiguous``. It raises
+    ``NotFound`` if the type or the saga does not exist, ``InvalidRequest`` if an argument is not valid, and
     ``SagaError`` if access is denied or there are no credentials.
 
     Args:
@@ -149,23 +150,19 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         Raises:
             InvalidRequest: the request or key is not valid, or the key was used with another request; ``problems``
                 lists the paths.
-            NotFound: the type does not exist.
             TooLarge: the request is larger than 256 KB.
             Unavailable: starts of this type are paused, or the API is out of reach.
         """
         headers: dict[str, str] = {}
-        if key is not None:
-            if len(key) > LONGEST_KEY or not re.fullmatch(KEY_PATTERN, key):
-                text = f"must be 1 to {LONGEST_KEY} printable ASCII characters, with no space at either end"
-                problem = Problem("header.Idempotency-Key", text)
-                raise InvalidRequest(f"invalid idempotency key: {text}", [problem])
-            headers["Idempotency-Key"] = key
-        if correlation_id is not None:
-            if len(correlation_id) > LONGEST_CORRELATION_ID or not re.fullmatch(KEY_PATTERN, correlation_id):
-                text = f"must be 1 to {LONGEST_CORRELATION_ID} printable ASCII characters, with no space at either end"
-                problem = Problem("header.X-Correlation-Id", text)
-                raise InvalidRequest(f"invalid correlation id: {text}", [problem])
-            headers["X-Correlation-Id"] = correlation_id
+        for header, what, value, longest in (
+            ("Idempotency-Key", "idempotency key", key, LONGEST_KEY),
+            ("X-Correlation-Id", "correlation id", correlation_id, LONGEST_CORRELATION_ID),
+        ):
+            if value is not None:
+                if len(value) > longest or not re.fullmatch(KEY_PATTERN, value):
+                    text = f"must be 1 to {longest} printable ASCII characters, with no space at either end"
+                    raise InvalidRequest(f"invalid {what}: {text}", [Problem(f"header.{header}", text)])
+                headers[header] = value
         if isinstance(saga, str):
             return self._transport.ask(START, saga, body=request, headers=headers)
         from sagas.authoring.codec import encode
@@ -188,7 +185,6 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
             The new saga.
 
         Raises:
-            NotFound: the saga does not exist.
             Conflict: its request was purged, is too large for an answer, or is redacted.
             InvalidRequest: the request is not valid for the deployed type, or the key was used before.
             Unavailable: starts of this type are paused, or the API is out of reach.
@@ -204,11 +200,7 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         return self.start(type, old["request"], key=key, correlation_id=old["correlation_id"])
 
     def show(self, type: str, saga_id: str) -> SagaView:
-        """Return a saga with its steps.
-
-        Raises:
-            NotFound: the saga does not exist.
-        """
+        """Return a saga with its steps."""
         return self._transport.ask(SHOW, type, saga_id)
 
     def look_up(self, saga_id: str) -> SagaView:
@@ -254,7 +246,6 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
             find: only sagas whose requests have these values, by the type's search keys (``find_by`` of its class).
 
         Raises:
-            NotFound: the type does not exist.
             InvalidRequest: an argument is not valid, or the type does not have one of the search keys.
         """
         times = {"since": _text_of_time(since), "until": _text_of_time(until)}
@@ -273,10 +264,6 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
                 so a page with a ``cursor`` can be short.
             limit: the maximum number of sagas to return, 1 to 100.
             cursor: the cursor of the previous page.
-
-        Raises:
-            NotFound: the type does not exist.
-            InvalidRequest: an argument is not valid.
         """
         return self._transport.ask(ATTENTION, query={"type": type, "limit": limit, "cursor": cursor})
 
@@ -298,10 +285,6 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
 
         Returns:
             The outcome, with the first entry that differs from what was written, if any.
-
-        Raises:
-            NotFound: the saga does not exist.
-            Unavailable: try again later.
         """
         return self._transport.ask(VERIFY, type, saga_id)
 
@@ -313,7 +296,6 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
             timeout: seconds to wait. Default: no limit.
 
         Raises:
-            NotFound: the saga does not exist.
             Conflict: the saga is not COMPLETED, or was purged. The message has the status, or the time of the purge.
             TimeoutError: the saga did not end in time.
         """
@@ -345,7 +327,6 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
                 The wait lasts at least until the saga has changed.
 
         Raises:
-            NotFound: the saga does not exist.
             TimeoutError: the saga is still in flight.
         """
         return Waiting(timeout).until_rest(lambda: self.show(type, saga_id), on_change, after)

@@ -17,12 +17,14 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.httpsession import URLLib3Session
 
-from sagas.client.answers import Answer, ambiguous, error_of
+from sagas.client.answers import ambiguous, error_of, json_of
+from sagas.client.endpoints import ServiceEndpoints
 from sagas.errors import InvalidRequest, Problem, SagaError, Unavailable
 from sagas.operations import Operation
 
 if TYPE_CHECKING:
     import boto3
+    from botocore.config import Config
 
 _CONNECT_TIMEOUT, _READ_TIMEOUT = 5.0, 35.0
 """Seconds. API Gateway answers after 29 seconds at the latest."""
@@ -35,10 +37,8 @@ _UNREACHED = (aws.EndpointConnectionError, aws.ConnectTimeoutError, aws.ProxyCon
 
 
 class Transport:
-    """Calls one API. Calls are signed (SigV4, ``execute-api``) with the caller's credentials.
-
-    The latest answers with an ``ETag`` are cached, so an answer that has not changed is not transferred again.
-    """
+    """Calls one API. Calls are signed (SigV4, ``execute-api``) with the caller's credentials. The latest answers with
+    an ``ETag`` are cached, so an answer that has not changed is not transferred again."""
 
     def __init__(self, api_url: str, region: str | None, session: boto3.Session) -> None:
         self.url = api_url.rstrip("/")
@@ -65,21 +65,9 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         null: bool = False,
     ) -> Any:
-        """Call an operation with the parameters of its path, in order. Other arguments are as for :meth:`call`."""
-        path = operation.path_for(parameters)
-        return self.call(operation.method, path, query=query, body=body, headers=headers, null=null)
-
-    def call(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, object] | None = None,
-        body: object = None,
-        headers: Mapping[str, str] | None = None,
-        null: bool = False,
-    ) -> Any:
-        """Make a call and return the body of its answer."""
+        """Call an operation with the parameters of its path, in order. Return the body of its answer. With ``null``, a
+        body of ``None`` is sent as JSON's null."""
+        method, path = operation.method, operation.path_for(parameters)
         values = {name: str(value) for name, value in (query or {}).items() if value is not None}
         url = self.url + path + ("?" + urlencode(values, quote_via=quote) if values else "")
         data = b"" if body is None and not null else _encoded(body)
@@ -87,16 +75,16 @@ class Transport:
         tag, cached = self._cache.get(url, ("", b"")) if method == "GET" else ("", b"")
         extra |= {"If-None-Match": tag} if tag else {}
         answer = self._send(method, url, data, {**extra, **(headers or {})})
-        if tag and answer.status == 304:
+        if tag and answer.status_code == 304:
             return json.loads(cached)
-        if answer.status >= 300:
+        if answer.status_code >= 300:
             raise error_of(answer, writes=method != "GET")
         if method == "GET":
             self._store(url, answer)
-        return answer.json()
+        return json_of(answer)
 
-    def _store(self, url: str, answer: Answer) -> None:
-        tag = next((value for name, value in answer.headers.items() if name.lower() == "etag"), "")
+    def _store(self, url: str, answer: Any) -> None:
+        tag = str(answer.headers.get("etag", ""))
         with self._lock:
             self._cache.pop(url, None)
             if tag and len(answer.content) <= _LARGEST_CACHED:
@@ -104,12 +92,11 @@ class Transport:
                 if len(self._cache) > _MOST_CACHED:
                     self._cache.popitem(last=False)
 
-    def _send(self, method: str, url: str, data: bytes, headers: dict[str, str]) -> Answer:
+    def _send(self, method: str, url: str, data: bytes, headers: dict[str, str]) -> Any:
         for tries_left in reversed(range(_TRIES)):
             request = self._signed(method, url, data, headers)
             try:
-                response: Any = self._http.send(request)
-                return Answer(response.status_code, response.headers, response.content)
+                return self._http.send(request)
             except _UNREACHED as error:
                 if not tries_left:
                     raise Unavailable(f"the API at {self.url} is out of reach ({type(error).__name__})") from error
@@ -133,6 +120,20 @@ class Transport:
         request: Any = cast("Any", AWSRequest)(method=method, url=url, data=data, headers=all_headers)
         cast("Any", SigV4Auth)(credentials, "execute-api", self.region).add_auth(request)
         return request.prepare()
+
+
+class Calls:
+    """The base of the classes that :class:`sagas.client.SagaClient` is made of."""
+
+    def __init__(self, transport: Transport, session: boto3.Session, endpoints: ServiceEndpoints) -> None:
+        self._transport, self._session, self._endpoints = transport, session, endpoints
+
+    def _connect(self, service: str, config: Config | None = None) -> Any:
+        """Return a boto3 client. boto3 is loaded here, because a client that calls only the API does not need it."""
+        from sagas.aws import CALLER, connect
+
+        region, endpoint_url = self._transport.region, self._endpoints.endpoint_url
+        return connect(service, config or CALLER, region=region, endpoint_url=endpoint_url, session=self._session)
 
 
 def pages(ask: Callable[[str | None], Any]) -> Iterator[Any]:

@@ -31,13 +31,9 @@ _NAME = re.compile(r"[^\s.\[\]$*]+")
 
 @dataclass(frozen=True, slots=True)
 class ConsoleRedaction:
-    """The rules for hidden values.
-
-    Args:
-        anywhere: keys whose values are hidden at any depth, such as ``card``.
-        places: paths to hidden values from the root, such as ``$.customer.name``.
-        payloads: whether requests, results and messages are shown at all.
-    """
+    """The rules for hidden values: ``anywhere`` has keys whose values are hidden at any depth, such as ``card``, and
+    ``places`` paths to hidden values from the root, such as ``$.customer.name``. ``payloads``: whether requests,
+    results and messages are shown at all."""
 
     anywhere: frozenset[str] = frozenset()
     places: frozenset[Place] = frozenset()

@@ -71,11 +71,9 @@ class Serving:
 
 @contextmanager
 def opened_in_browser(url: str, announce: Callable[[str], None]) -> Generator[None]:
-    """Open a URL in the browser of this machine, if it has one.
-
-    The browser gets the name of a file that redirects to the URL. Other users of this machine can read the browser's
-    arguments, but not the file, which is deleted at the end.
-    """
+    """Open a URL in the browser of this machine, if it has one. The browser gets the name of a file that redirects to
+    the URL. Other users of this machine can read the browser's arguments, but not the file, which is deleted at the
+    end."""
     with TemporaryDirectory(prefix="sagas-console-") as private:
         page = Path(private, "open.html")
         page.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(url)}">\n', "utf-8")

@@ -23,10 +23,8 @@ class Files:
         self.clock = self.root / "clock"
 
     def running_pid(self) -> int | None:
-        """Return the process id of this project's running emulator, or None.
-
-        A running emulator holds a lock that ends with its process. So a stale file never names an unrelated process.
-        """
+        """Return the process id of this project's running emulator, or None. A running emulator holds a lock that ends
+        with its process. So a stale file never names an unrelated process."""
         with suppress(FileNotFoundError), self.lock.open() as file:
             if not _try_lock(file.fileno()):
                 return int(file.read().strip() or 0) or None

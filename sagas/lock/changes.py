@@ -27,20 +27,10 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a saga type, and the sagas that it affects.
-
-    Args:
-        saga: the type's name.
-        where: the step, undo or value; empty for the whole type.
-        what: a clause that says what changed. "It" stands for ``where``.
-        effect: what would happen to these sagas, as the words after "they"; empty if they continue.
-        todo: what to do about the change; empty if nothing.
-        sagas: the affected sagas, in words; empty for any sagas in flight.
-        place: the position of these sagas.
-        count: the number of these sagas; 0 if unknown.
-        since: the start of the oldest of these sagas.
-        ids: the oldest.
-    """
+    """A change of a saga type, and the sagas that it affects: some, in words, with their position, number and oldest
+    ids, or any in flight if ``sagas`` is empty. ``where`` is the step, undo or value; empty for the whole type.
+    ``what`` is a clause in which "it" stands for ``where``. ``effect`` is what would happen to these sagas, as the
+    words after "they"; empty if they continue. ``todo`` says what to do about the change."""
 
     saga: str
     where: str

@@ -169,10 +169,8 @@ class MemoryTables:
     def _page(
         self, request: Item, items: Sequence[Item], order: Sequence[str], *, backwards: bool = False, more: bool = False
     ) -> Item:
-        """Return a page of a query's or a scan's items. It may begin after an item that was deleted.
-
-        Unlike on AWS, a full last page never announces another page.
-        """
+        """Return a page of a query's or a scan's items. It may begin after an item that was deleted. Unlike on AWS, a
+        full last page never announces another page."""
         if "ExclusiveStartKey" in request:
             start = place_of(request["ExclusiveStartKey"], order)
             places = ((item, place_of(item, order)) for item in items)

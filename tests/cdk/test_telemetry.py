@@ -10,7 +10,7 @@ import pytest
 from sagas.cdk import OpenTelemetry
 from sagas.cdk.compute import layer
 from sagas.cdk.compute.layer import PackagingError, pinned_requirements
-from sagas.cdk.options.telemetry import needed_extras
+from sagas.cdk.options.values import needed_extras
 from sagas.errors import DefinitionError
 
 

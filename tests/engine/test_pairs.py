@@ -150,13 +150,14 @@ class Journey:
                 self.world.settle()
                 return self.state().status
             if len(self.world.entries(self.saga_id)) == state.seq:  # otherwise somebody died while a fact was journaled
-                self._meet_the_script(state)
+                self.meet_the_script(state)
             if not self.world.happen():
                 self.world.clock.advance(60)  # it is paused
             self.served += [self.deployed is self.new] * (len(self.acts()) - len(self.served))
         return "restless"
 
-    def _meet_the_script(self, state: SagaState) -> None:
+    def meet_the_script(self, state: SagaState) -> None:
+        """Let happen what the script has for this moment."""
         script, acts, waits = self.script, len(self.acts()), state.settling_since > 0
         if self.deployed_at < 0 and 0 <= script.deploys <= acts:
             self.deployed_at = acts
@@ -367,3 +368,53 @@ def test_a_queue_that_is_gone_is_no_error(made: CrashWorld, monkeypatch: pytest.
     assert wrong(made, case) == ""
     monkeypatch.setattr(advance, "NotFound", Fenced)
     assert wrong(made, case).startswith("dead letters")
+
+
+_A, _B, _UNDONE = Part("a"), Part("b", takes="a"), (Part("a", undo=True), Part("b"))
+_LONG = Script(settle=3 * 86_400.0, signal="never")
+_UNFITTING = {
+    "a step that is gone": (Case((_A, _B), (_A,), _LONG._replace(deploys=1)), 40, 130),
+    "a step that is a wait now": (Case((_A, _B), (_A, Part("b", "signal")), _LONG._replace(deploys=1)), 40, 195),
+    "an undo that is gone": (Case(_UNDONE, _UNDONE[1:], _LONG._replace(fails=1, deploys=1)), 40, 130),
+    "a wait that is gone": (Case((_A, Part("b", "signal")), (_A,), _LONG._replace(deploys=2)), 40, 300),
+    "a value that does not fit": (Case((_A, _B), (Part("a", result="number"), _B), _LONG._replace(deploys=1)), 65, 80),
+}
+"""Sagas that wait for a release, how many requests their own messages may make in an hour, and how many may be made in
+all, with what the supervisor does for them. There are thirteen looks in the first hour. A look that needs a value
+claims the step, journals and commits."""
+
+
+@pytest.mark.parametrize("what", _UNFITTING)
+def test_a_saga_that_waits_for_a_release_makes_few_requests(made: CrashWorld, what: str) -> None:
+    case, own, most = _UNFITTING[what]
+    made.wire.begin()
+    journey = Journey(made, *case[:5])
+    journey.begin()
+    for _ in range(100):
+        if journey.state().settling_since:
+            break
+        journey.meet_the_script(journey.state())
+        made.happen()
+    assert journey.state().settling_since
+    hours = [_an_hour(made) for _ in range(3)]
+    assert journey.state().settling_since
+    made.wire.begin()
+    made.reset()
+    for _ in range(60):
+        made.clock.advance(60)
+        made.supervise()
+    of_nobody = len(made.wire.trace)
+    assert [hour for hour in hours if hour[0] > own or hour[1] - of_nobody > most] == []
+
+
+def _an_hour(made: CrashWorld) -> tuple[int, int]:
+    """How many requests the saga's own messages make in an hour, and how many are made in all."""
+    began, end, own = len(made.wire.trace), made.clock.now() + 3_600, 0
+    while made.clock.now() < end:
+        coming = [letter for letter in made.letters if letter.visible_at <= made.clock.now()]
+        handed_out = not coming or "recover" in min(coming, key=lambda letter: letter.visible_at).body
+        before = len(made.wire.trace)
+        made.happen()
+        # Lambda deletes the messages.
+        own += 0 if handed_out else sum(name != "delete message" for name in made.wire.trace[before:])
+    return own, len(made.wire.trace) - began

@@ -64,6 +64,15 @@ def test_rejected_undoes_at_once(deployed: Make) -> None:
     assert LOG == ["book:1", "pay:1", "unbook:1"]
 
 
+def test_a_failed_step_has_the_trace_of_its_attempt(deployed: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_X_AMZN_TRACE_ID", "Root=1-6b0852a3-298e8cf3cc060f2daf1bb127;Sampled=1")
+    FAIL["second"] = ValueError("no")
+    w = deployed(Fatal)
+    saga_id = w.start("fatal", {"item": "x"})
+    w.run()
+    assert [step["trace_id"] for step in w.show(saga_id)["steps"]] == [None, "1-6b0852a3-298e8cf3cc060f2daf1bb127"]
+
+
 def test_failing_undo_stops_no_other(deployed: Make) -> None:
     FAIL["tell"] = ValueError("no")
     FAIL["refund"] = ValueError("never")

@@ -65,7 +65,7 @@ def test_the_task_sweeps_what_it_is_told(desk: Callable[..., SweepDesk], caplog:
         (report,) = sweep(event | {"dry_run": False}, LambdaContext(), d.engine)["swept"]
     assert (report["type"], report["deleted"]) == ("zip", 1)
     logged = vars(caplog.records[-1])
-    assert (logged["saga"], logged["deleted"]) == ("zip", 1)
+    assert (logged["levelname"], logged["saga"], logged["deleted"]) == ("WARNING", "zip", 1)
     assert keys[0] not in str(logged)
 
 
@@ -142,7 +142,7 @@ def command(
         def connect(*_: object) -> Lambda:
             return Lambda(d)
 
-        monkeypatch.setattr("sagas.client.calls.Calls._connect", connect)
+        monkeypatch.setattr("sagas.client.transport.Calls._connect", connect)
         return d, lambda *options: CliRunner().invoke(app, ["sweep", *options])
 
     return make
@@ -209,4 +209,4 @@ def test_the_command_fails_in_one_line(command: Callable[..., tuple[SweepDesk, R
 def test_the_command_needs_a_local_stack(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     failed = CliRunner().invoke(app, ["sweep", "zip"])
-    assert (failed.exit_code, "no local stack" in failed.output) == (1, True)
+    assert (failed.exit_code, "no local stack" in failed.output) == (2, True)

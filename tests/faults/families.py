@@ -169,6 +169,24 @@ class PairsAndLast(Saga[Order], name="pairs-and-last", lock_expiry=timedelta(sec
         return len(born)
 
 
+class OnlyParked(Saga[Task], name="only-parked", lock_expiry=timedelta(seconds=10)):
+    """Likewise, and an operator's business when it fails."""
+
+    @step(retry=Retry.constant(max_retries=0, delay=0.0, on_exhausted=Exhausted.DEAD_LETTER), timeout=5)
+    def book(self, request: Task, ctx: Context) -> int:
+        STAGE.act(f"book {request.number}", ctx)
+        return request.number
+
+
+class OneParked(Saga[Order], name="one-parked", lock_expiry=timedelta(seconds=10)):
+    """One of these."""
+
+    @children(OnlyParked, retry=_ONCE, step_timeout=5)
+    def born(self, request: Order, ctx: Context) -> list[Task]:
+        STAGE.act("born", ctx)
+        return _TASKS[:1]
+
+
 class PivotChild(Saga[Task], name="pivot-child"):
     """What it sends cannot be taken back."""
 

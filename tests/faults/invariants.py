@@ -125,6 +125,7 @@ def check_rest(remains: Remains) -> list[str]:
         found += _accounted(state, entries, own)
         found += _outcomes(remains, state, entries)
         found += _pivot(state, entries)
+        found += _redriven(entries)
     return found
 
 
@@ -235,6 +236,20 @@ def _pivot(state: SagaState, entries: Rows) -> Iterator[str]:
             yield "past its pivot the saga went on beyond its deadline, and nobody is told"
         mine = entry["step"] in pivots
         past = past or (mine and (entry["action"] in ("StepCompleted", "StepLost") or _late(entry)))
+
+
+def _redriven(entries: Rows) -> Iterator[str]:
+    """A retry of undos undoes what had failed, and nothing that was passed."""
+    failed, retried = set[str](), False
+    for before, entry in pairwise(entries):
+        if entry["action"] == "SagaRecoveryExhausted":
+            return  # then all that is owed counts as failed
+        if entry["action"] == "CompensationStarted":
+            failed, retried = set[str](), False
+        failed |= {entry["step"]} if entry["action"] == "CompensationFailed" else set()
+        retried = retried or (entry["action"] == "SagaRetried" and before["status"] == "COMPENSATION_FAILED")
+        if retried and entry["action"] == "StepCompensated" and entry["step"] not in failed:
+            yield f"a retry undid {entry['step']}, whose undo had not failed"
 
 
 def _late(entry: dict[str, Any]) -> bool:

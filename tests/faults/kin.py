@@ -93,6 +93,8 @@ def _family(remains: Families, there: dict[str, SagaState], parent: SagaState, s
 
 def _joined(parent: SagaState, child: SagaState, own: dict[str, str]) -> Iterator[str]:
     """What is wrong with a child, given its outcomes by phase."""
+    if child.resolution_seq and not child.ended and not parent.resolution_seq:
+        yield "was resolved, and its parent waits for its end"
     if not child.ended:
         if parent.ended or parent.status is SagaStatus.DEAD_LETTERED:
             yield f"is left {child.status}, and its parent is {parent.status}"

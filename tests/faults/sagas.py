@@ -262,6 +262,26 @@ class WithoutUndos(Saga[Order], name="plain", version="4", lock_expiry=timedelta
         return "done"
 
 
+class Passing(Saga[Order], name="passing", lock_expiry=timedelta(seconds=10)):
+    """Its second step has no undo, and is passed."""
+
+    first = Plain.first
+    undo_first = Plain.undo_first
+    second = Plain.second
+
+    @step(retry=_ONCE, timeout=5)
+    def third(self, ctx: Context) -> str:
+        STAGE.act("third", ctx)
+        return "done"
+
+
+class PassingNothing(Passing, name="passing", version="2", lock_expiry=timedelta(seconds=10)):
+    """A deployment that adds the undo."""
+
+    second = Plain.second
+    undo_second = Plain.undo_second
+
+
 @dataclass(frozen=True)
 class Receipt:
     number: int
@@ -464,6 +484,26 @@ class BriefAsking(Saga[Order], name="brief-asking", lock_expiry=timedelta(second
     @answer.compensate(retry=_NOW)
     def undo_answer(self, answer: str, ctx: Context) -> None:
         STAGE.act("undo_answer", ctx)
+
+
+class Approved(Saga[Order], name="approved", lock_expiry=timedelta(seconds=10)):
+    """Waits half a minute, after a step: a signal can come before the wait begins."""
+
+    first = Plain.first
+    undo_first = Plain.undo_first
+    answer = wait_for(str, timeout=timedelta(seconds=30))
+
+
+class ApprovedByCode(Saga[Order], name="approved", version="2", lock_expiry=timedelta(seconds=10)):
+    """What a deployment made of it: nobody is waited for."""
+
+    first = Plain.first
+    undo_first = Plain.undo_first
+
+    @step(retry=_ONCE, timeout=5)
+    def answer(self, ctx: Context) -> str:
+        STAGE.act("answer", ctx)
+        return "yes"
 
 
 class Sleepy(Saga[Order], name="sleepy", timeout=timedelta(hours=1)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.faults.families import Only, Pairs, PairsAndLast
+from tests.faults.families import OneParked, Only, OnlyParked, Pairs, PairsAndLast
 from tests.interleavings.explorer import Story
 
 
@@ -31,6 +31,9 @@ FAMILIES: dict[str, Story] = {
     "two children, undone, and an echo": _pairs("last", echo=1, switch=0),
     "two children, the undo of one retried": _pairs("last", retry=1, switch=0, fail={"unbook 1": 1}),
     "two children, purged, and a death": _pairs(purge=2, crash=1, switch=0),
+    "a child that waits for an operator, retried and resolved": Story(
+        OneParked, {"retry": 1, "resolve": 1, "switch": 1}, {"book 0": 1}, kin=(OnlyParked,)
+    ),
     "chained: two children and a cancel": _pairs(cancel=1, switch=0, chained=True),
 }
 """For the gate."""

@@ -65,6 +65,7 @@ class Moves:
         self._known = Processes(replay)
         self._bounded = "switch" in budget
         self._purges = "purge" in budget
+        self._waits_for_people = replay.has_children and "resolve" in budget
         self._budget = tuple(budget.get(name, 0) for name in DISTURBANCES)
         self.saga_id = ""
         self._began = 0.0
@@ -352,7 +353,12 @@ class Moves:
             if spent := self._spent(at, name):
                 if name == "purge" and self.status(at) not in _OVER:
                     continue
-                process = self._process(spent, kind.format(id=self.saga_id), number=50 + sum(at.budget))
+                parked = self._parked(at)
+                if self._waits_for_people and name in ("retry", "resolve") and not parked:
+                    continue
+                children = (f"{row['saga']['S']}/{row['saga_id']['S']}" for row in parked)
+                who = next(children, f"{self.replay.name}/{self.saga_id}")
+                process = self._process(spent, kind.format(id=who), number=50 + sum(at.budget))
                 yield from self._fused(
                     at, f"{name} is asked for", lambda spent=spent, process=process: self._spawned(spent, process)
                 )
@@ -367,7 +373,7 @@ class Moves:
         if idle and at.tick > at.now:
             if at.unanswered:
                 yield "who got no answer asks again", lambda: self._asked_again(at)
-            elif not self._at_rest(at):
+            elif not self._at_rest(at) and not (self._parked(at) and self._spent(at, "retry")):
                 coming = min([at.tick, *(letter.visible_at for letter in at.mail.opened)])
                 yield "time passes", lambda: self._later(at, coming)
             return
@@ -409,6 +415,11 @@ class Moves:
     def items(self, tables: int) -> list[dict[str, Any]]:
         """The control items of the saga and its children."""
         return [row for row in self.shelf[tables].items(self.replay.settings.sagas_table) if "steps" in row]
+
+    def _parked(self, at: Snapshot) -> list[dict[str, Any]]:
+        """The control items of the children that wait for an operator, who has them retried sooner or later."""
+        rows = self.items(at.tables) if self._waits_for_people else []
+        return [row for row in rows if row["saga_id"]["S"] != self.saga_id and row["status"]["S"] == "DEAD_LETTERED"]
 
     def item(self, tables: int) -> dict[str, Any]:
         """The saga's control item."""

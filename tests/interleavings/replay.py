@@ -204,7 +204,7 @@ class Replay:
         queued: bool = False,
         settle: float = 0.0,
     ) -> None:
-        self.chained = chained
+        self.chained, self.has_children = chained, bool(kin)
         self._fail, self._reject = fail or {}, reject
         self._versions = [Registry((deployed, *kin), None, settle) for deployed in (saga, other) if deployed]
         self.registry = self._versions[0]
@@ -264,8 +264,9 @@ class Replay:
 
     def executions(self, step: str, *, undo: bool) -> int:
         """Return how often a step or its undo may be executed in one budget."""
-        found = next(one for one in self.registry if any(own.name == step for own in one.definition.steps))
-        return found.step(step).code(undo=undo).retry.executions
+        steps = (own for version in self._versions for one in version for own in one.definition.steps)
+        found = next(own for own in steps if own.name == step and (own.undo is not None or not undo))
+        return found.code(undo=undo).retry.executions
 
     def _deploy(self, process: Process, clock: _Clock) -> Engine:
         """An execution environment, which remembers nothing yet."""
@@ -327,18 +328,19 @@ class Replay:
         self.engine.purger.run(60.0)
 
     def _operate(self, process: Process) -> None:
-        """An operation on the saga there is: ``cancel``, ``retry``, ``compensate``, ``resolve`` or ``purge``, and its
+        """An operation on a saga: ``cancel``, ``retry``, ``compensate``, ``resolve`` or ``purge``, its type and id, and
         further arguments."""
-        operation, saga_id, *arguments = process.kind.split()
+        operation, which, *arguments = process.kind.split()
+        name, saga_id = which.split("/")
         if operation == "signal":
             value = "yes" if process.number % 2 else "no"
-            self.engine.signals.send(self.name, saga_id, arguments[0], value, "ada")
+            self.engine.signals.send(name, saga_id, arguments[0], value, "ada")
         elif operation == "purge":
-            self.engine.purger.purge(self.name, saga_id, arguments[0], "ada")
+            self.engine.purger.purge(name, saga_id, arguments[0], "ada")
         elif operation == "resolve":
-            self.engine.operations.resolve(self.name, saga_id, arguments[0], "", (), "ada")
+            self.engine.operations.resolve(name, saga_id, arguments[0], "", (), "ada")
         else:
-            getattr(self.engine.operations, operation)(self.name, saga_id, *arguments, "ada")
+            getattr(self.engine.operations, operation)(name, saga_id, *arguments, "ada")
 
     def _perform(self, name: str, ctx: Context) -> None:
         undo = ctx.idempotency_key.endswith(":undo")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from tests.faults.sagas import (
+    Approved,
+    ApprovedByCode,
     Brief,
     BriefAsking,
     Halting,
     Impatient,
     Parked,
+    Passing,
+    PassingNothing,
     Pivotal,
     PivotalLast,
     Plain,
@@ -152,6 +156,16 @@ SHORT: dict[str, Story] = {
         Short, {"deploy": 2}, reject=_REFUSED, other=ShortWithoutUndos, settle=_SETTLE
     ),
     "a release on half of the functions": Story(Short, {"deploy": 4}, other=ShortWithoutSecond, settle=_SETTLE),
+    "a wait is a step for a while, and a signal comes": Story(
+        Approved, {"deploy": 2, "signal": 1, "switch": 0}, other=ApprovedByCode, settle=_SETTLE
+    ),
+    "a passed step, and a retry of undos": Story(
+        Passing,
+        {"deploy": 1, "retry": 1, "switch": 0},
+        {"undo_first": 1},
+        frozenset({"third"}),
+        other=PassingNothing,
+    ),
     "a release comes for good, retried": Story(
         Short, {"deploy": 2, "retry": 1, "switch": 0}, other=ShortWithoutSecond, settle=_SETTLE
     ),

@@ -185,7 +185,8 @@ class Oracle:
         if self.script.signal != "early":
             if self._cancelled:
                 return self._turned("cancel")
-            while error := self._changed(place):
+            sent = self.steps[place].name in self._sent
+            while not sent and (error := self._changed(place)):
                 if self._cancelled_while_waiting():
                     return self._turned("cancel")
                 if not self._released():

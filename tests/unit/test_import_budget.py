@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -226,6 +227,15 @@ def test_a_steps_function_loads_these_modules() -> None:
     """Whoever adds one says in the commit why every step of every saga needs it."""
     assert below(modules_after("import sagas.handlers.step"), ["sagas"]) == STEP
     assert len(STEP) <= BUDGET["step"]
+
+
+def test_no_function_calls_what_botocore_keeps_to_itself() -> None:
+    root = Path(sagas.__path__[0])
+    private = re.compile(
+        r"_make_api_call|_request_signer|\b_endpoint\.|from botocore[\w.]* import .*\b_|botocore(\.\w+)*\._"
+    )
+    files = (file for file in root.rglob("*.py") if "testing" not in file.parts)
+    assert [file.name for file in files if private.search(file.read_text(encoding="utf-8"))] == []
 
 
 CONNECTED = """

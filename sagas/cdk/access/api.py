@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -20,7 +20,6 @@ from constructs import Construct
 
 from sagas.cdk.compute.functions import SagaFunction, SharedAssets
 from sagas.cdk.compute.permissions import allow_all_sagas, allow_sending, allow_working
-from sagas.cdk.data.queues import SagaQueues
 from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.tags import tag_part
@@ -92,15 +91,7 @@ _OPEN = "The function requires a token that the service signed for one step."
 class ApiFunction(SagaFunction):
     """The function behind the API."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        shared: SharedAssets,
-        queues: Iterable[SagaQueues],
-        environment: Mapping[str, str],
-    ) -> None:
+    def __init__(self, scope: Construct, id: str, *, shared: SharedAssets, environment: Mapping[str, str]) -> None:
         super().__init__(
             scope,
             id,
@@ -112,7 +103,7 @@ class ApiFunction(SagaFunction):
             description="Starts, shows and cancels sagas",
         )
         allow_all_sagas(self.role, shared.tables)
-        allow_sending(self.role, queues, counting=True)
+        allow_sending(self.role, shared.queues.values(), counting=True)
         if shared.now is not None:
             allow_working(self.role, shared.now, counting=False)
 

@@ -83,10 +83,8 @@ _WILDCARD = "A saga's id is not known in advance; the path names the operation a
 
 class Access:
     """Grants the rights of a service, for some of its saga classes or for all. ``let_send`` lets a principal send to
-    the command queue, once the queue exists.
-
-    Rights apply only if IAM authorizes the API's callers; see ``docs/concepts/security-model.md`` for the policies.
-    """
+    the command queue, once the queue exists. Rights apply only if IAM authorizes the API's callers; see
+    ``docs/concepts/security-model.md`` for the policies."""
 
     def __init__(
         self,

@@ -13,9 +13,9 @@ from sagas.cdk.compute.permissions import allow_archiving
 from sagas.cdk.compute.streams import follow, stream_of
 from sagas.cdk.data.encryption import allow_key, private_bucket
 from sagas.cdk.layout.catalogue import Catalogue
-from sagas.cdk.options.archive import Archive
 from sagas.cdk.options.function_options import FunctionOptions
 from sagas.cdk.options.service_options import METRICS_NAMESPACE, ServiceOptions
+from sagas.cdk.options.values import Archive
 from sagas.cdk.parts.alarms import FEW_MINUTES, Alarms
 from sagas.cdk.parts.part import Part
 

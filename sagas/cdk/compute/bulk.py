@@ -6,12 +6,10 @@ delay the end of a wait. A service has ``now`` only if one of its sagas waits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
@@ -24,7 +22,7 @@ from sagas.cdk.compute.permissions import (
     allow_sending,
     allow_working,
 )
-from sagas.cdk.data.queues import SagaQueues, queue_with_letters
+from sagas.cdk.data.queues import queue_with_letters
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.nested_stacks import service_token
 from sagas.cdk.layout.tags import tag_part
@@ -44,20 +42,11 @@ again, or the alarm reports it."""
 
 @dataclass(frozen=True, slots=True)
 class WorkKind:
-    """A kind of work with its own queue and function.
-
-    Args:
-        name: the name of the queue, and of its function in the option ``functions``.
-        handler: the function's entry point.
-        description: the function's description in the AWS console.
-        timeout: seconds that the function may run.
-        memory_size: memory in MB.
-        maximum_concurrency: the limit of concurrent invocations, so that this work never starves the steps.
-        does: what the function does, as a verb phrase for its alarm.
-        given_up: what a dead letter means, as the text of its alarm.
-        batch_size: messages per invocation.
-        lists: whether the function may list sagas by the indexes, and purge them. If not, messages name the sagas.
-    """
+    """A kind of work with its own queue and function, which has this name in the option ``functions``. ``timeout`` is
+    in seconds, ``memory_size`` in MB. ``maximum_concurrency`` limits invocations, so that this work never starves the
+    steps. ``does``: what the function does, as a verb phrase for its alarm. ``given_up``: what a dead letter means, as
+    the text of its alarm. ``lists``: whether the function may list sagas by the indexes, and purge them; if not,
+    messages name the sagas."""
 
     name: str
     handler: str
@@ -130,7 +119,6 @@ class WorkFunction(SagaFunction, Part):
         *,
         shared: SharedAssets,
         work: WorkQueue,
-        queues: Iterable[SagaQueues],
         environment: Mapping[str, str],
         also: Sequence[sqs.Queue] = (),
         listing: bool = False,
@@ -156,17 +144,11 @@ class WorkFunction(SagaFunction, Part):
             allow_joining(self.role, shared.tables, reading=True)
             if listing:
                 allow_listing(self.role, shared.tables)
-        allow_sending(self.role, queues, counting=True)
+        allow_sending(self.role, shared.queues.values(), counting=True)
         for to in (work.queue, *also):
             allow_working(self.role, to, counting=kind.lists)
         self.work = work
-        source = event_sources.SqsEventSource(
-            work.queue,
-            batch_size=kind.batch_size,
-            max_concurrency=options.maximum_concurrency,
-            report_batch_item_failures=True,
-        )
-        self.alias.add_event_source(cast("lambda_.IEventSource", source))
+        self.consume(cast("sqs.IQueue", work.queue), kind.batch_size, options.maximum_concurrency)
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:

@@ -33,13 +33,11 @@ def packages_of(saga_classes: Iterable[type]) -> list[ModuleType]:
 
 
 class CodeAssets:
-    """The code of the functions, as Lambda assets. The functions of a saga do not contain the code of other sagas.
-
-    So a change to one saga makes new versions only of its own functions and of the service's functions. An asset omits
-    the modules of other saga classes, or their packages below the top level, unless the saga imports them. ``types``
-    has the text of ``sagas-types.json`` by saga class, and for ``None`` the text for all sagas. ``runtime``, like
-    ``python3.13``, is the one to compile for; ``None`` compiles nothing.
-    """
+    """The code of the functions, as Lambda assets. The functions of a saga do not contain the code of other sagas. So a
+    change to one saga makes new versions only of its own functions and of the service's functions. An asset omits the
+    modules of other saga classes, or their packages below the top level, unless the saga imports them. ``types`` has
+    the text of ``sagas-types.json`` by saga class, and for ``None`` the text for all sagas. ``runtime``, like
+    ``python3.13``, is the one to compile for; ``None`` compiles nothing."""
 
     def __init__(
         self, saga_classes: Sequence[type], types: Mapping[type | None, str] | None = None, runtime: str | None = None

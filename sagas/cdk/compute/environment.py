@@ -86,10 +86,8 @@ def _routes(
 
 
 def types_file(sagas: Sequence[SagaDefinition], queues: Mapping[str, SagaQueues]) -> str | None:
-    """Return the names of sagas and shared queues as JSON, for a file next to the code.
-
-    Returns ``None`` if the variables have room for the names.
-    """
+    """Return the names of sagas and shared queues as JSON, for a file next to the code. Returns ``None`` if the
+    variables have room for the names."""
     classes, groups = _types(sagas, queues)
     text = json.dumps({"classes": classes, "groups": groups}, separators=(",", ":"))
     return text if len(text.encode()) > _MOST_NAMED else None

@@ -38,7 +38,7 @@ from sagas.cdk.layout.step_groups import StepGroup
 from sagas.cdk.layout.tags import tag_part
 from sagas.cdk.options.function_options import FunctionOptions, Network
 from sagas.cdk.options.service_options import ServiceOptions
-from sagas.cdk.options.telemetry import needed_extras
+from sagas.cdk.options.values import needed_extras
 from sagas.errors import DefinitionError
 from sagas.messaging.work import NOW
 from sagas.topology import WITHOUT_RECURSION_CONFIG
@@ -61,13 +61,15 @@ _FINDINGS_UNTRACED = {"Serverless-LambdaTracing": "The user of the construct swi
 
 @dataclass(frozen=True, slots=True)
 class SharedAssets:
-    """What all functions of a service share. ``now`` is the work queue of this name; ``None`` if no saga waits."""
+    """What all functions of a service share. ``queues`` has those of each saga, by its type. ``now`` is the work queue
+    of this name; ``None`` if no saga waits."""
 
     service: Construct
     code: CodeAssets
     layers: Layers
     options: ServiceOptions
     tables: Stores
+    queues: Mapping[str, SagaQueues]
     now: sqs.Queue | None = None
 
     def work_of(self, saga: SagaDefinition) -> dict[str, sqs.Queue]:
@@ -103,16 +105,14 @@ def shared_assets(
         bundle_sdk=options.bundle_sdk,
         extras=(*needed_extras(options.environment or {}), *(("encryption",) if options.payload_key else ())),
     )
-    return SharedAssets(service, code, layers, options, tables, now)
+    return SharedAssets(service, code, layers, options, tables, queues, now)
 
 
 class SagaFunction(Construct):
     """A function, its log group, and a role that may write the log and traces. Subclasses grant other permissions.
-
     Queues, rules and the API call the function's alias, which points to a version. ``timeout`` is in seconds.
     ``saga_class`` limits the code to that of one saga class. ``recursive``: whether the function may cause invocations
-    of itself.
-    """
+    of itself."""
 
     def __init__(
         self,
@@ -198,6 +198,13 @@ class SagaFunction(Construct):
         resource = cast("lambda_.CfnFunction", self.function.node.default_child)
         resource.add_metadata("cfn-lint", {"config": {"ignore_checks": ["W3005"]}})
 
+    def consume(self, queue: sqs.IQueue, batch_size: int, maximum_concurrency: int | None) -> None:
+        """Have Lambda call the alias with the messages of a queue. The function reports those that failed."""
+        source = event_sources.SqsEventSource(
+            queue, batch_size=batch_size, max_concurrency=maximum_concurrency, report_batch_item_failures=True
+        )
+        self.alias.add_event_source(cast("lambda_.IEventSource", source))
+
     def add_variables(self, variables: Mapping[str, str]) -> None:
         """Add variables that name resources created after the function."""
         self._variables |= variables
@@ -209,10 +216,8 @@ class SagaFunction(Construct):
 class StepGroupFunction(SagaFunction):
     """The function of a step group. It consumes the group's queue and sends to all step queues of the saga."""
 
-    def __init__(
-        self, scope: Construct, id: str, *, shared: SharedAssets, group: StepGroup, queues: SagaQueues
-    ) -> None:
-        saga, tables = group.saga, shared.tables
+    def __init__(self, scope: Construct, id: str, *, shared: SharedAssets, group: StepGroup) -> None:
+        saga, tables, queues = group.saga, shared.tables, shared.queues[group.saga.name]
         work = shared.work_of(saga)
         environment = service_environment(scope, tables, shared.options, {saga.name: queues}, [saga], work)
         what = "Step" if len(group.steps) == 1 else "Steps"
@@ -243,23 +248,15 @@ class StepGroupFunction(SagaFunction):
         allow_sending(self.role, [queues])
         for queue in work.values():
             allow_working(self.role, queue, counting=False)
-        source = event_sources.SqsEventSource(
-            queues.seen_from(self, group.id),
-            batch_size=group.options.batch_size,
-            max_concurrency=group.options.maximum_concurrency,
-            report_batch_item_failures=True,
-        )
-        self.alias.add_event_source(cast("lambda_.IEventSource", source))
+        queue, options = queues.seen_from(self, group.id), group.options
+        self.consume(queue, options.batch_size, options.maximum_concurrency)
 
 
-def step_functions(
-    placements: Iterable[Placement], shared: SharedAssets, queues: Mapping[str, SagaQueues]
-) -> dict[tuple[str, str], StepGroupFunction]:
+def step_functions(placements: Iterable[Placement], shared: SharedAssets) -> dict[tuple[str, str], StepGroupFunction]:
     """Create the functions of all step groups. Returns the functions by saga type and group id."""
     functions: dict[tuple[str, str], StepGroupFunction] = {}
     for placement in placements:
-        scope, own = Construct(placement.scope, placement.functions_id), queues[placement.saga.name]
+        scope = Construct(placement.scope, placement.functions_id)
         for group in placement.groups:
-            function = StepGroupFunction(scope, group.id, shared=shared, group=group, queues=own)
-            functions[placement.saga.name, group.id] = function
+            functions[placement.saga.name, group.id] = StepGroupFunction(scope, group.id, shared=shared, group=group)
     return functions

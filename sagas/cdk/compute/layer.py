@@ -72,10 +72,8 @@ class Layers:
         self._made: dict[tuple[str, str], tuple[lambda_.LayerVersion, str]] = {}
 
     def of(self, architecture: lambda_.Architecture, runtime: lambda_.Runtime) -> tuple[lambda_.LayerVersion, str]:
-        """Return the layer for a platform, and the digest of its content.
-
-        The first call builds it or takes it from the cache.
-        """
+        """Return the layer for a platform, and the digest of its content. The first call builds it or takes it from the
+        cache."""
         platform = (architecture.name, runtime.name)
         if platform not in self._made:
             python = runtime.name.removeprefix("python")

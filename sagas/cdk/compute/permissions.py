@@ -41,9 +41,7 @@ def allow_one_saga(role: iam.Role, tables: Stores) -> None:
 
 def allow_payload_key(role: iam.Role, tables: Stores, *, encrypting: bool) -> None:
     """Let a function decrypt payloads of sagas, and encrypt them if ``encrypting``. Without a payload key, do nothing.
-
-    A policy cannot list all saga ids. It requires that a request has one, so the key cannot be used for other data.
-    """
+    A policy cannot list all saga ids. It requires that a request has one, so the key cannot be used for other data."""
     if tables.payload_key is not None:
         actions = ["kms:Decrypt", *(["kms:GenerateDataKey"] if encrypting else [])]
         of_a_saga = {"StringLike": {"kms:EncryptionContext:sagas:id": "*"}}

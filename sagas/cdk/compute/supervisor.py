@@ -3,7 +3,7 @@ minutes. It sweeps every hour, and verifies a sample of audit trails every day."
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import cast
 
@@ -16,7 +16,6 @@ from constructs import Construct
 
 from sagas.cdk.compute.functions import SagaFunction, SharedAssets
 from sagas.cdk.compute.permissions import allow_all_sagas, allow_sending, allow_working
-from sagas.cdk.data.queues import SagaQueues
 from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.layout.tags import tag_part
 from sagas.cdk.parts.alarms import FEW_MINUTES, Alarms
@@ -41,7 +40,6 @@ class SupervisorFunction(SagaFunction, Part):
         id: str,
         *,
         shared: SharedAssets,
-        queues: Iterable[SagaQueues],
         work: Mapping[str, sqs.Queue],
         environment: Mapping[str, str],
     ) -> None:
@@ -59,7 +57,7 @@ class SupervisorFunction(SagaFunction, Part):
         # Operators call the alias, so they reach the same version as the rules, also during a deployment.
         tag_part(self.alias, "supervisor")
         allow_all_sagas(self.role, shared.tables)
-        allow_sending(self.role, queues, counting=True)
+        allow_sending(self.role, shared.queues.values(), counting=True)
         for queue in work.values():
             allow_working(self.role, queue)
         self._every = shared.options.recover_every

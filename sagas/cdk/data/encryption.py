@@ -28,10 +28,8 @@ def allow_key(role: iam.Role, key: AnyKey | None) -> None:
 
 
 def via_services(*services: str) -> dict[str, dict[str, list[str]]]:
-    """Return the condition that a key may be used only through these AWS services.
-
-    A key may also encrypt other data. Without the condition, a role could decrypt any ciphertext under it.
-    """
+    """Return the condition that a key may be used only through these AWS services. A key may also encrypt other data.
+    Without the condition, a role could decrypt any ciphertext under it."""
     # The DNS suffix differs between AWS partitions.
     return {"StringLike": {"kms:ViaService": [f"{service}.{Aws.REGION}.amazonaws.*" for service in services]}}
 

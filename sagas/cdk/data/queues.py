@@ -31,7 +31,6 @@ class SagaQueues(Part):
     """The queues of one saga. They accept only encrypted connections and keep messages for 14 days."""
 
     def __init__(self, service: Construct, layout: Layout, encryption_key: AnyKey | None) -> None:
-        self._key = encryption_key
         self.saga = layout.saga.name
         self._layout = layout
         # Caches: the CDK runs in another process, and large services would call it hundreds of times per queue.
@@ -41,7 +40,7 @@ class SagaQueues(Part):
         self.scope = scope = Construct(*layout.queues)
         self._stack = Stack.of(scope)
         self._in_service = self._stack is Stack.of(service)
-        self.dead_letters = self._queue(scope, "DeadLetters", self._name(DEAD_LETTERS))
+        self.dead_letters = encrypted_queue(scope, "DeadLetters", encryption_key, self._name(DEAD_LETTERS))
         tag_part(self.dead_letters, "dead_letter_queue", saga=self.saga)
         acknowledge(Validations.of(self.dead_letters), {"Serverless-SQSRedrivePolicy": "It is a dead-letter queue."})
         self.by_group: dict[str, sqs.Queue] = {}
@@ -49,9 +48,10 @@ class SagaQueues(Part):
         self.grouped: dict[str, str] = {}
         """The group id of each step that shares a group with some, but not all, steps of its saga."""
         for group in layout.groups:
-            queue = self._queue(
+            queue = encrypted_queue(
                 scope,
                 group.id,
+                encryption_key,
                 self._name(group.id),
                 visibility_timeout=Duration.seconds(group.visibility_timeout),
                 dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=group.max_receives),
@@ -69,10 +69,8 @@ class SagaQueues(Part):
             cast("sqs.CfnQueue", self.dead_letters.node.default_child).redrive_allow_policy = allowed
 
     def seen_from(self, scope: Construct, group: str) -> sqs.IQueue:
-        """Return the queue of a group for use in the stack of ``scope``. Another saga's stack refers to it by name.
-
-        A reference would be an export, and a stack can export at most 200 values.
-        """
+        """Return the queue of a group for use in the stack of ``scope``. Another saga's stack refers to it by name. A
+        reference would be an export, and a stack can export at most 200 values."""
         if self._in_service or Stack.of(scope) is self._stack:
             return cast("sqs.IQueue", self.by_group[group])
         key = Stack.of(scope), group
@@ -95,9 +93,7 @@ class SagaQueues(Part):
 
     def pattern(self, scope: Construct, names: Iterable[str]) -> str | None:
         """Return a pattern that matches the ARNs of the saga's queues, for a permission in the stack of ``scope``.
-
-        Returns ``None`` if the pattern would match queues of another saga.
-        """
+        Returns ``None`` if the pattern would match queues of another saga."""
         beginning = f"{self.saga}-"
         if any(name.startswith(beginning) for name in names):
             return None
@@ -112,10 +108,8 @@ class SagaQueues(Part):
         return self._layout.token_in(scope) or self._layout.token
 
     def base_url(self, scope: Construct) -> str:
-        """Return the part of a queue's URL that all queues of the account and region share, without the last slash.
-
-        The URL is that of a step's queue, or of the dead-letter queue if the queues are in another stack.
-        """
+        """Return the part of a queue's URL that all queues of the account and region share, without the last slash. The
+        URL is that of a step's queue, or of the dead-letter queue if the queues are in another stack."""
         queue = next(iter(self.by_group.values())) if Stack.of(scope) is self._stack else self.dead_letters
         if queue not in self._bases:
             self._bases[queue] = base_of(queue)
@@ -131,16 +125,6 @@ class SagaQueues(Part):
 
     def _name(self, queue: str) -> str:
         return derived_name(self.saga, queue, self.token(self.scope))
-
-    def _queue(
-        self,
-        scope: Construct,
-        id: str,
-        name: str,
-        visibility_timeout: Duration | None = None,
-        dead_letter_queue: sqs.DeadLetterQueue | None = None,
-    ) -> sqs.Queue:
-        return encrypted_queue(scope, id, self._key, name, visibility_timeout, dead_letter_queue)
 
 
 def base_of(queue: sqs.Queue) -> str:
@@ -175,11 +159,8 @@ def encrypted_queue(
 def queue_with_letters(
     scope: Construct, name: str, key: AnyKey | None, *, hidden: float, max_receives: int
 ) -> tuple[sqs.Queue, sqs.Queue]:
-    """Create a queue and its own dead-letter queue.
-
-    Each of the two names the other, so one name must be known in advance. A received message is hidden for ``hidden``
-    seconds. Returns the queue and the dead-letter queue.
-    """
+    """Create a queue and its own dead-letter queue. Each of the two names the other, so one name must be known in
+    advance. A received message is hidden for ``hidden`` seconds. Returns the queue and the dead-letter queue."""
     letters = encrypted_queue(scope, "DeadLetters", key)
     acknowledge(Validations.of(letters), {"Serverless-SQSRedrivePolicy": "It is a dead-letter queue."})
     redrive = sqs.DeadLetterQueue(queue=letters, max_receive_count=max_receives)

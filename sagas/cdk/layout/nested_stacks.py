@@ -7,7 +7,6 @@ their stack depends on the number of functions.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -98,36 +97,19 @@ def layouts_of(scope: Construct, catalogue: Catalogue, parts: tuple[int, int]) -
         Annotations.of(scope).add_info(f"{service}: {message}; add some of its sagas in a second deployment")
     token = service_token(scope)
     return [
-        _layout_of(
-            scope,
-            saga,
-            catalogue.groups(saga),
-            token,
-            nested=together > MOST_OF_ONE_STACK if nested is None else nested,
-            nested_queues=nested is True,
-            gradual=catalogue.gradual,
-        )
+        _layout_of(scope, saga, catalogue, token, nested=together > MOST_OF_ONE_STACK if nested is None else nested)
         for saga in catalogue.sagas
         if saga.has_code
     ]
 
 
-def _layout_of(
-    scope: Construct,
-    saga: SagaDefinition,
-    groups: Sequence[StepGroup],
-    token: str,
-    *,
-    nested: bool,
-    nested_queues: bool,
-    gradual: bool,
-) -> Layout:
-    """Create the layout of a saga."""
+def _layout_of(scope: Construct, saga: SagaDefinition, catalogue: Catalogue, token: str, *, nested: bool) -> Layout:
+    groups, nested_queues = catalogue.groups(saga), catalogue.service_options.nested_stacks is True
     in_service = (scope, f"{saga.name}-queues")
     if not nested:
         return Layout(saga, token, in_service, (Placement(scope, saga, tuple(groups), None),))
     taken = OF_SAGA + (OF_QUEUE * (len(groups) + 1) if nested_queues else 0)
-    first = min(_GROUPS, (MOST_RESOURCES - taken) // of_function(len(groups), gradual=gradual))
+    first = min(_GROUPS, (MOST_RESOURCES - taken) // of_function(len(groups), gradual=catalogue.gradual))
     starts = [0, *range(first, len(groups), _GROUPS)]
     placements: list[Placement] = []
     for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(groups)], strict=True), start=1):
@@ -147,10 +129,8 @@ def _layout_of(
 
 
 def service_token(scope: Construct) -> str:
-    """Return 15 characters that identify this service in the account and region, and never change.
-
-    Six come from the service's place in the app, eight from the id of the stack, so one app can be deployed twice.
-    """
+    """Return 15 characters that identify this service in the account and region, and never change. Six come from the
+    service's place in the app, eight from the id of the stack, so one app can be deployed twice."""
     stack_id = Fn.select(2, Fn.split("/", Stack.of(scope).stack_id))
     return f"{scope.node.addr[-6:]}-{Fn.select(0, Fn.split('-', stack_id))}"
 

@@ -67,10 +67,8 @@ class StepGroup:
     @property
     def timeout(self) -> int:
         """Seconds the function may run. Default: enough for a batch of messages, one after the other, plus a reserve.
-
         If steps share the function, a message may need time for all of them, up to Lambda's limit. Then another
-        invocation runs the remaining steps.
-        """
+        invocation runs the remaining steps."""
         if self.options.timeout is not None:
             return self.options.timeout
         if len(self.steps) == 1:
@@ -80,11 +78,9 @@ class StepGroup:
 
     @property
     def visibility_timeout(self) -> int:
-        """Seconds that a received message stays hidden: slightly more than an invocation can last.
-
-        AWS advises six times as much. But claims make an early delivery harmless, and a late delivery would delay the
-        recovery from a worker's death.
-        """
+        """Seconds that a received message stays hidden: slightly more than an invocation can last. AWS advises six
+        times as much. But claims make an early delivery harmless, and a late delivery would delay the recovery from a
+        worker's death."""
         return self.timeout + _AFTER_FUNCTION
 
     @property

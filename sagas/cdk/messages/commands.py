@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 from aws_cdk import Aws, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IDependable
@@ -18,7 +16,7 @@ from constructs import Construct, IDependable
 from sagas.cdk.compute.environment import check_size
 from sagas.cdk.compute.functions import SagaFunction, SharedAssets
 from sagas.cdk.compute.permissions import allow_commands, allow_sending, allow_working
-from sagas.cdk.data.queues import SagaQueues, queue_with_letters
+from sagas.cdk.data.queues import queue_with_letters
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.nested_stacks import service_token
 from sagas.cdk.layout.tags import tag_part
@@ -91,10 +89,8 @@ class CommandQueue(Construct):
         return self._policy
 
     def _let_use_key(self, key: AnyKey, service: str, account: str) -> None:
-        """Let an AWS service send to the encrypted queue on behalf of an account.
-
-        The key's policy does not name the source: a topic that uses this key refers to it, which would be a cycle.
-        """
+        """Let an AWS service send to the encrypted queue on behalf of an account. The key's policy does not name the
+        source: a topic that uses this key refers to it, which would be a cycle."""
         pattern = f"arn:{Aws.PARTITION}:{service}:*:{account}:*"
         if pattern not in self._using:
             self._using.add(pattern)
@@ -117,7 +113,6 @@ class CommandFunction(SagaFunction, Part):
         *,
         shared: SharedAssets,
         commands: CommandQueue,
-        queues: Iterable[SagaQueues],
         environment: Mapping[str, str],
     ) -> None:
         self.commands = commands
@@ -144,7 +139,7 @@ class CommandFunction(SagaFunction, Part):
         self._sources: dict[str, Mapping[str, Any]] = {}
         tag_part(self.function, "command_function")
         allow_commands(self.role, shared.tables)
-        allow_sending(self.role, queues)
+        allow_sending(self.role, shared.queues.values())
         if shared.now is not None:
             # A signal may end a wait, and then a message is sent to this queue.
             allow_working(self.role, shared.now, counting=False)
@@ -152,13 +147,7 @@ class CommandFunction(SagaFunction, Part):
             actions=["sqs:SendMessage"], resources=[commands.queue.queue_arn, commands.dead_letters.queue_arn]
         )
         self.role.add_to_policy(sending)
-        self.listen(commands.queue)
-
-    @classmethod
-    def count(cls, catalogue: Catalogue) -> int:
-        """Count nothing: the queue and the function are created on request."""
-        del catalogue
-        return 0
+        self.listen(cast("sqs.IQueue", commands.queue))
 
     @classmethod
     def reserve(cls, catalogue: Catalogue) -> int:
@@ -172,10 +161,7 @@ class CommandFunction(SagaFunction, Part):
         alarms.guard(self, self.alias, errors)
 
     def listen(self, queue: sqs.IQueue) -> None:
-        source = event_sources.SqsEventSource(
-            queue, batch_size=_BATCH, max_concurrency=self._most_at_once, report_batch_item_failures=True
-        )
-        self.alias.add_event_source(cast("lambda_.IEventSource", source))
+        self.consume(queue, _BATCH, self._most_at_once)
 
     def declare(self, arn: str, command: Mapping[str, Any]) -> None:
         """Declare the command that each message of a topic or a user's queue stands for."""

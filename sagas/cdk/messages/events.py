@@ -17,7 +17,7 @@ from sagas.cdk.compute.streams import follow, stream_of
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.tags import default_name, tag_part
 from sagas.cdk.options.function_options import FunctionOptions
-from sagas.cdk.options.saga_events import SagaEvents
+from sagas.cdk.options.values import SagaEvents
 from sagas.cdk.parts.alarms import FEW_MINUTES, Alarms, service_metric
 from sagas.cdk.parts.part import Part
 
@@ -34,11 +34,9 @@ _OF_A_SAGA = {"name_shard": {"S": [{"exists": True}]}}
 
 
 class Outbox(SagaFunction, Part):
-    """The function that publishes events, its bus, and the queue that names events it could not publish.
-
-    The supervisor replays events. It reads them from journals, so operators may call it. They must not call the outbox,
-    which publishes whatever it is called with.
-    """
+    """The function that publishes events, its bus, and the queue that names events it could not publish. The supervisor
+    replays events. It reads them from journals, so operators may call it. They must not call the outbox, which
+    publishes whatever it is called with."""
 
     def __init__(
         self,

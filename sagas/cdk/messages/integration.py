@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from aws_cdk import Annotations
@@ -13,12 +13,11 @@ from sagas.authoring.codec import decode
 from sagas.authoring.steps import Undoable
 from sagas.cdk.access.grants import Grantee, allowed, let_use_queues_key
 from sagas.cdk.compute.functions import SagaFunction, SharedAssets
-from sagas.cdk.data.queues import SagaQueues
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.messages.commands import CommandFunction, CommandQueue
 from sagas.cdk.messages.events import Outbox
 from sagas.cdk.messages.sources import Connector, Source, default_key
-from sagas.cdk.options.saga_events import SagaEvents
+from sagas.cdk.options.values import SagaEvents
 from sagas.cdk.parts.part import Part
 from sagas.errors import DefinitionError, InvalidRequest, listed
 from sagas.messaging.selectors import has_paths, wrong_paths
@@ -40,12 +39,11 @@ class Integration:
         *,
         catalogue: Catalogue,
         shared: SharedAssets,
-        queues: Collection[SagaQueues],
         supervisor: SagaFunction,
         environment: Mapping[str, str],
         add: Callable[[Part], None],
     ) -> None:
-        self._service, self._catalogue, self._shared, self._queues = service, catalogue, shared, queues
+        self._service, self._catalogue, self._shared = service, catalogue, shared
         self._supervisor, self._environment, self._add = supervisor, environment, add
         self._commands: CommandFunction | None = None
         self._outbox: Outbox | None = None
@@ -61,7 +59,6 @@ class Integration:
                 "CommandFunction",
                 shared=self._shared,
                 commands=queue,
-                queues=self._queues,
                 environment=self._environment,
             )
             self._add(self._commands)

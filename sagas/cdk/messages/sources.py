@@ -193,10 +193,8 @@ class _Subscription:
 
 
 class _WholeEvent(events.RuleTargetInput):
-    """A command that contains the whole event. The command function takes the values from the event.
-
-    EventBridge inserts single values without escaping them, so a quotation mark would break the message.
-    """
+    """A command that contains the whole event. The command function takes the values from the event. EventBridge
+    inserts single values without escaping them, so a quotation mark would break the message."""
 
     def __init__(self, command: Mapping[str, Any]) -> None:
         super().__init__()

@@ -18,14 +18,10 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 
 from sagas.authoring.policies import SETTLE, AutoDisable
-from sagas.cdk.options.archive import Archive
-from sagas.cdk.options.capacity import TableOptions
 from sagas.cdk.options.checks import fits, of_kind, one_of, variables, within
-from sagas.cdk.options.deployment import Deployment
 from sagas.cdk.options.existing import AnyResource, AnyTable
 from sagas.cdk.options.function_options import LOG_LEVELS, FunctionOptions, Network
-from sagas.cdk.options.saga_events import AnyBus, SagaEvents
-from sagas.cdk.options.telemetry import AccessLog, AccessLogs
+from sagas.cdk.options.values import AccessLog, AccessLogs, AnyBus, Archive, Deployment, SagaEvents, TableOptions
 from sagas.errors import DefinitionError
 
 METRICS_NAMESPACE = "Sagas"

@@ -13,10 +13,8 @@ class Part:
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
-        """Return the number of CloudFormation resources of this part, without those that every service has.
-
-        The number is needed before any part is created, because the total decides where resources go.
-        """
+        """Return the number of CloudFormation resources of this part, without those that every service has. The number
+        is needed before any part is created, because the total decides where resources go."""
         del catalogue
         return 0
 

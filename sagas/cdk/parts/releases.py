@@ -14,7 +14,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from sagas.cdk.layout.acknowledge import acknowledge
-from sagas.cdk.options.deployment import AnyAlarm, Deployment
+from sagas.cdk.options.values import AnyAlarm, Deployment
 
 _POLICY = "service-role/AWSCodeDeployRoleForLambdaLimited"
 _FINDING = f"AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{_POLICY}]"

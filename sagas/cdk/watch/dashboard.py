@@ -11,9 +11,8 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from sagas.cdk.compute.functions import SagaFunction
+from sagas.cdk.compute.functions import SagaFunction, SharedAssets
 from sagas.cdk.data.queues import SagaQueues
-from sagas.cdk.data.tables import Stores
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.parts.alarms import saga_metric
 
@@ -34,17 +33,18 @@ class ServiceDashboard(Construct):
         scope: Construct,
         id: str,
         *,
-        service: str,
+        catalogue: Catalogue,
+        shared: SharedAssets,
+        functions: Mapping[tuple[str, str], SagaFunction],
+        supervisor: lambda_.Function,
         api: apigateway.RestApi,
         base_path: str,
-        supervisor: lambda_.Function,
-        tables: Stores,
-        runbook: str,
     ) -> None:
         super().__init__(scope, id)
-        self._service = service
+        options, tables = shared.options, shared.tables
+        self._service = options.service
         self._dashboard = cloudwatch.Dashboard(self, "Dashboard", default_interval=Duration.hours(12))
-        heading = f"# Sagas of {service}\nWhat to do when an alarm fires: `{runbook}`"
+        heading = f"# Sagas of {options.service}\nWhat to do when an alarm fires: `{options.runbook_url}`"
         self._row(cloudwatch.TextWidget(markdown=heading, width=_WIDTH, height=2))
         named = (("sagas", tables.sagas), ("audit", tables.audit))
         written = [t.metric_consumed_write_capacity_units(period=_PERIOD, label=f"{name} written") for name, t in named]
@@ -71,8 +71,11 @@ class ServiceDashboard(Construct):
             _graph("Supervisor", [supervisor.metric_duration(period=_PERIOD, statistic="Maximum")]),
             _graph("Write and read units (cost)", [*written, *read]),
         )
+        for saga in catalogue.sagas:
+            own = [(group.names, functions[saga.name, group.id].function) for group in catalogue.groups(saga)]
+            self._add_saga(saga.name, own, shared.queues.get(saga.name), by_step=len(functions) <= _MOST_FUNCTIONS)
 
-    def add_saga(
+    def _add_saga(
         self, saga: str, functions: Sequence[tuple[str, lambda_.Function]], queues: SagaQueues | None, *, by_step: bool
     ) -> None:
         """Add a row for a saga type. ``queues`` is ``None`` if the type only waits."""
@@ -103,31 +106,6 @@ class ServiceDashboard(Construct):
     def _row(self, *widgets: cloudwatch.GraphWidget | cloudwatch.TextWidget) -> None:
         """Add widgets in a row over the whole width."""
         self._dashboard.add_widgets(*(cast("cloudwatch.IWidget", widget) for widget in widgets))
-
-
-def add_dashboard(
-    service: Construct,
-    catalogue: Catalogue,
-    tables: Stores,
-    queues: Mapping[str, SagaQueues],
-    functions: Mapping[tuple[str, str], SagaFunction],
-    supervisor: lambda_.Function,
-    api: apigateway.RestApi,
-    base_path: str,
-) -> None:
-    dashboard = ServiceDashboard(
-        service,
-        "Dashboard",
-        service=catalogue.service_options.service,
-        api=api,
-        base_path=base_path,
-        supervisor=supervisor,
-        tables=tables,
-        runbook=catalogue.service_options.runbook_url,
-    )
-    for saga in catalogue.sagas:
-        own = [(group.names, functions[saga.name, group.id].function) for group in catalogue.groups(saga)]
-        dashboard.add_saga(saga.name, own, queues.get(saga.name), by_step=len(functions) <= _MOST_FUNCTIONS)
 
 
 def _graph(title: str, metrics: Iterable[cloudwatch.Metric]) -> cloudwatch.GraphWidget:

@@ -51,10 +51,8 @@ def _watch_group(alarms: Alarms, group: StepGroup, queues: SagaQueues, function:
 
 
 def _watch_saga(alarms: Alarms, saga: SagaDefinition, queues: SagaQueues) -> Sequence[cloudwatch.Alarm]:
-    """Watch a saga type. Returns the alarms that roll back a deployment.
-
-    The alarm on dead letters is not one of them: a saga that waits for an operator would block every deployment.
-    """
+    """Watch a saga type. Returns the alarms that roll back a deployment. The alarm on dead letters is not one of them:
+    a saga that waits for an operator would block every deployment."""
     service = alarms.service
 
     def count(status: str, what: str, section: str) -> cloudwatch.Alarm:

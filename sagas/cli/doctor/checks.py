@@ -37,13 +37,7 @@ _DEPLOY = "deploy with `cdk deploy`"
 
 @dataclass(frozen=True)
 class Finding:
-    """A result of a check.
-
-    Args:
-        state: ``unchecked`` if there was nothing to check.
-        text: the observation.
-        todo: what to do about it; empty if there is nothing to do.
-    """
+    """A result of a check, and what to do about it; ``unchecked`` if there was nothing to check."""
 
     state: State
     text: str
@@ -295,7 +289,7 @@ def alarms(facts: tuple[int, Sequence[str], Mapping[str, int]]) -> Findings:
 
 
 CHECKS = (
-    Check("credentials", Site.identity, credentials),
+    Check("credentials", lambda site: (site.caller, site.where), credentials),
     Check("clock", Site.clock, clock),
     Check("packages", Site.packages, packages),
     Check("app", lambda site: site.synthesis, app),
@@ -303,9 +297,9 @@ CHECKS = (
     Check("bootstrap", Site.bootstrap, bootstrap),
     Check("concurrency", Site.concurrency, concurrency),
     Check("alarm quota", Site.alarm_quota, alarm_quota),
-    Check("stack", Site.stack, stack),
-    Check("replacements", Site.templates, replaced),
-    Check("settings", Site.templates, pending),
+    Check("stack", lambda site: (site.target.stack or "the local stack", site.status, site.where), stack),
+    Check("replacements", lambda site: (site.deployed, site.template), replaced),
+    Check("settings", lambda site: (site.deployed, site.template), pending),
     Check("queues", Site.queues, unchanged),
     Check("in flight", Site.in_flight, in_flight),
     Check("mappings", Site.mappings, unchanged),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.text import Text
 
 from sagas.cli.output import count_of, emit, fail, plain_line, progress_line, say
-from sagas.cli.project.types import app_of_project
+from sagas.cli.project.types import App, app_of_project
 from sagas.cli.target import Target, on_target
 
 if TYPE_CHECKING:
@@ -21,12 +21,7 @@ _NAME = 14
 
 
 @on_target
-def doctor(
-    target: Target,
-    app_command: Annotated[
-        str | None, typer.Option("--app", help="Command that synthesizes the CDK app; by default the one in cdk.json")
-    ] = None,
-) -> None:
+def doctor(target: Target, app_command: App = None) -> None:
     """Check credentials, account, app and stack, before and after a deployment. Changes nothing."""
     # The CDK and boto3 take time to load, and no help text needs them.
     from botocore.exceptions import BotoCoreError, ClientError
@@ -67,5 +62,4 @@ def _show(name: str, finding: Finding) -> None:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add this command to ``app``."""
     app.command()(doctor)

@@ -110,9 +110,6 @@ class Site:
         if self.emulated:
             raise NotChecked(f"the emulator has no {what}")
 
-    def identity(self) -> tuple[str, str]:
-        return self.caller, self.where
-
     def clock(self) -> float:
         """Return the seconds by which this machine's clock is ahead of AWS's clock."""
         self.in_an_account("clock of its own")
@@ -263,14 +260,6 @@ class Site:
         quotas = (quota for page in pages for quota in page["Quotas"])
         values = (int(one["Value"]) for one in quotas if all(word in one["QuotaName"].lower() for word in words))
         return next(values, default)
-
-    def stack(self) -> tuple[str, str, str]:
-        """Return the stack's name, its status, and the region with the endpoint."""
-        return self.target.stack or "the local stack", self.status, self.where
-
-    def templates(self) -> tuple[Resources, Resources]:
-        """Return the deployed resources, and those that the app would deploy."""
-        return self.deployed, self.template
 
     @cached_property
     def _queues(self) -> dict[str, dict[str, str]]:

@@ -55,5 +55,4 @@ _app.command("close")(close)
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add these commands to ``app``."""
     app.add_typer(_app, name="breakers")

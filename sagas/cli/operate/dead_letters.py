@@ -190,5 +190,4 @@ replaced(_app, "prune", "sagas dlq delete TYPE --stale")
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add these commands to ``app``."""
     app.add_typer(_app, name="dlq")

@@ -10,7 +10,7 @@ import typer
 
 from sagas.cli.one_saga import OneType
 from sagas.cli.output import count_of, emit, fail, say
-from sagas.cli.project.types import types_of_project
+from sagas.cli.project.types import Types, types_of_project
 from sagas.cli.target import Target, on_target
 from sagas.cli.times import Moment, moment
 from sagas.errors import SagaError, full_text
@@ -42,12 +42,7 @@ def events_schema() -> None:
 
 
 def openapi(
-    sagas: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[MODULE[:CLASS]]...", help="Saga types; by default those of pyproject.toml, or of the CDK app"
-        ),
-    ] = None,
+    sagas: Types = None,
     service: Annotated[str, typer.Option(help="Name of the service, for the title")] = "Sagas",
 ) -> None:
     """Print the OpenAPI document of the API for these saga types, to generate a client."""
@@ -77,7 +72,6 @@ def replay(
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add these commands to ``app``."""
     app.add_typer(commands_app, name="commands")
     app.add_typer(events_app, name="events")
     app.command()(openapi)

@@ -175,7 +175,6 @@ def replaced(app: typer.Typer, old: str, new: str) -> None:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands of this module to ``app``."""
     by_hand = {"retry": retry, "signal": signal, "rerun": rerun, "pause": pause, "resume": resume}
     for name, operation in VERBS.items():
         app.command(name, help=operation.verb.help)(by_hand.pop(name, None) or command_of(operation))

@@ -156,6 +156,5 @@ def trim(
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add these commands to ``app``."""
     for command in (recover, sweep, trim):
         app.command()(command)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sagas.cli.output import count_of, emit, fail, plain, say
-from sagas.cli.project.types import types_of_project
+from sagas.cli.project.types import Types, types_of_project
 from sagas.cli.target import Target, report
 from sagas.errors import InvalidRequest, NotFound, SagaError, full_text
 from sagas.lock import LOCK
@@ -26,12 +26,7 @@ _OF_A_CHANGE = ("saga", "where", "what", "effect", "todo")
 
 def check(
     context: typer.Context,
-    sagas: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[MODULE[:CLASS]]...", help="Saga types; by default those of pyproject.toml, or of the CDK app"
-        ),
-    ] = None,
+    sagas: Types = None,
     lock: Annotated[Path, typer.Option(help="Lock file")] = Path(LOCK),
     write: Annotated[bool, typer.Option("--write", help="Record these types as those of a release")] = False,
     stack: Annotated[
@@ -199,5 +194,4 @@ def _write(path: Path, text: str) -> None:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add these commands to ``app``."""
     app.command()(check)

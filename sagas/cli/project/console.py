@@ -84,6 +84,5 @@ def listening(target: Target, port: int, *, read_only: bool = False, payloads: b
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add these commands to ``app``."""
     app.command()(console)
     app.command("open")(open_saga)

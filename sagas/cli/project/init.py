@@ -99,5 +99,4 @@ def _template(folder: Traversable, path: PurePosixPath) -> Iterator[tuple[PurePo
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add these commands to ``app``."""
     app.command()(init)

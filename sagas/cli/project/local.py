@@ -18,7 +18,7 @@ from rich.text import Text
 from sagas.cli.operate.supervising import StaleAfter, show_recovery
 from sagas.cli.output import count_of, fail, need, progress_line, say
 from sagas.cli.project.console import PORT, listening
-from sagas.cli.project.types import app_of_project
+from sagas.cli.project.types import App, app_of_project
 from sagas.cli.target import Target
 from sagas.cli.times import length
 from sagas.core.text import iso, moment, span
@@ -41,9 +41,7 @@ def _origins(urls: list[str] | None) -> list[str]:
 
 @_app.command()
 def up(
-    app_command: Annotated[
-        str | None, typer.Option("--app", help="Command that synthesizes the CDK app; by default the one in cdk.json")
-    ] = None,
+    app_command: App = None,
     port: Annotated[
         int | None,
         typer.Option(min=1, max=65535, help="Port of the emulator on 127.0.0.1; by default 4566, or a free one"),
@@ -264,5 +262,4 @@ def _show(
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add these commands to ``app``."""
     app.add_typer(_app, name="local")

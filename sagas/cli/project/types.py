@@ -11,13 +11,26 @@ from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
 
 from sagas.errors import DefinitionError, InvalidRequest, SagaError
 
 if TYPE_CHECKING:
     from sagas.authoring.definition.definition import SagaDefinition
     from sagas.authoring.saga import Saga
+
+
+Types = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[MODULE[:CLASS]]...", help="Saga types; by default those of pyproject.toml, or of the CDK app"
+    ),
+]
+App = Annotated[
+    str | None, typer.Option("--app", help="Command that synthesizes the CDK app; by default the one in cdk.json")
+]
 
 
 def types_of_project(names: Sequence[str] = ()) -> list[SagaDefinition]:

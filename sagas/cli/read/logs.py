@@ -79,5 +79,4 @@ def _print_new(target: Target, lines: list[LogLine], seen: set[tuple[Any, ...]])
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add these commands to ``app``."""
     app.command()(logs)

@@ -266,7 +266,6 @@ def types(target: Target, wide: Wide = False) -> None:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands of this module to ``app``."""
     named = {"start": start, "show": show, "result": result, "list": list_sagas, "audit": audit}
     for name, command in (named | {"attention": attention, "types": types}).items():
         app.command(name)(command)

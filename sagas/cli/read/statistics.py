@@ -63,5 +63,4 @@ def _page(stats: StatsView) -> RenderableType:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add these commands to ``app``."""
     app.command()(top)

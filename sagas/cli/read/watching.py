@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Annotated, Any
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.live import Live
 
 from sagas.cli.output import display, emit, plain, say, screen
@@ -32,15 +31,20 @@ def report(target: Target, saga: SagaView) -> None:
 
 
 def watch(target: Target, client: SagaClient, saga: SagaView, timeout: float | None) -> None:
-    """Show a saga until it ends or needs an operator, and exit with a code that says which.
+    """Show a saga until it ends or needs an operator, and exit with a code that says which. On a terminal, the page is
+    redrawn. Elsewhere, each change is a line. With ``--json``, only the end is printed."""
+    console, as_json, lines = screen(), target.as_json, _Lines(target.now)
+    live = Live(console=console, auto_refresh=False) if console.is_terminal and not as_json else None
 
-    On a terminal, the page is redrawn. Elsewhere, each change is a line. With ``--json``, only the end is printed.
-    """
-    console, as_json = screen(), target.as_json
-    show = _Redrawn(console, target.now) if console.is_terminal else _Lines(target.now)
+    def show(changed: SagaView) -> None:
+        if live is not None:
+            live.update(saga_page(changed, target.now()), refresh=True)
+        elif not as_json:
+            lines.change(changed)
+
     try:
-        with nullcontext() if as_json else show.open():
-            last = client.wait(saga["type"], saga["saga_id"], timeout, None if as_json else show.change)
+        with live or nullcontext():
+            last = client.wait(saga["type"], saga["saga_id"], timeout, show)
     except TimeoutError as error:
         typer.echo(f"sagas: {error}", err=True)
         raise typer.Exit(_IN_FLIGHT) from None
@@ -53,20 +57,6 @@ def watch(target: Target, client: SagaClient, saga: SagaView, timeout: float | N
         raise typer.Exit(_NOT_COMPLETED)
 
 
-class _Redrawn:
-    """A page that is redrawn at every change."""
-
-    def __init__(self, console: Console, now: Callable[[], float]) -> None:
-        self._live = Live(console=console, auto_refresh=False)
-        self._now = now
-
-    def open(self) -> AbstractContextManager[Any]:
-        return self._live
-
-    def change(self, saga: SagaView) -> None:
-        self._live.update(saga_page(saga, self._now()), refresh=True)
-
-
 class _Lines:
     """Prints a line when a step or the saga changes, and when a step begins to wait."""
 
@@ -74,9 +64,6 @@ class _Lines:
         self._said: dict[str, str] = {}
         self._waits: dict[str, tuple[str | None, ...]] = {}
         self._now = now
-
-    def open(self) -> AbstractContextManager[Any]:
-        return nullcontext()
 
     def change(self, saga: SagaView) -> None:
         from sagas.client.read.advice import waits_for

@@ -115,20 +115,10 @@ def _is_between(since: datetime | str | None, saga: Summary, until: datetime | s
 
 @dataclass(slots=True)
 class Batch:
-    """A job: one operation on several sagas of a type. The ``report`` has the outcomes.
-
-    Args:
-        client: the client of the service.
-        action: the operation.
-        type: the saga type.
-        saga_ids: the ids of the sagas, in order.
-        reason: the reason. Each audit entry has it as ``bulk JOB: reason``.
-        job: the job's name. Default: a new name.
-        rate: the maximum number of calls per second.
-        path: the file of outcomes. Default: no file is written. An existing file must belong to this job.
-        options: the other options of the client's call, which are the same for each saga. clock, sleep: a monotonic
-        clock in seconds, and a function that blocks for a number of seconds.
-    """
+    """A job: one operation on several sagas of a type, with the same options for each, at most ``rate`` calls per
+    second. Each audit entry has the reason as ``bulk JOB: reason``. ``path`` is the file of outcomes, which must belong
+    to this job if it exists; ``None`` writes no file. The ``report`` has the outcomes. ``clock`` is a monotonic clock
+    in seconds, and ``sleep`` blocks for a number of seconds."""
 
     client: SagaClient
     action: str

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from sagas.client.calls import Calls
+from sagas.client.transport import Calls
 from sagas.core.states import SagaStatus
 from sagas.errors import NotFound, SagaError
 from sagas.operations import Operation
@@ -36,7 +36,6 @@ class DeadLetterCalls(Calls):
         moment.
 
         Raises:
-            NotFound: the type does not exist.
             SagaError: this client has no URLs of queues.
         """
         return self._dead_letter_queue(type).peek(limit)
@@ -45,7 +44,6 @@ class DeadLetterCalls(Calls):
         """Return the approximate number of messages in the dead-letter queue of a type, without hiding any.
 
         Raises:
-            NotFound: the type does not exist.
             SagaError: this client has no URLs of queues, or may not read their attributes.
         """
         return self._dead_letter_queue(type).count()
@@ -94,7 +92,6 @@ class DeadLetterCalls(Calls):
 
         Raises:
             InvalidRequest: the reason is too long, or has a control character.
-            NotFound: the type does not exist.
             SagaError: this client has no URLs of queues, or the redrive was refused.
         """
         from sagas.messaging.message import check_reason
@@ -128,7 +125,6 @@ class DeadLetterCalls(Calls):
             on_progress: called after each page with the number of messages read.
 
         Raises:
-            NotFound: the type does not exist.
             SagaError: this client has no URLs of queues, or may not read them.
         """
         from sagas.client.operate.dead_letters import why_needed
@@ -156,13 +152,14 @@ class DeadLetterCalls(Calls):
         return ""
 
     def _dead_letter_queue(self, type: str) -> DeadLetterQueue:
-        from sagas.client.operate.dead_letters import DeadLetterQueue
-
         endpoints = self._endpoints
         if not endpoints.dead_letter_queues:
             raise SagaError("this client has no URLs of queues; use SagaClient.from_stack or SagaClient.local")
         if type not in endpoints.dead_letter_queues:
             types = ", ".join(endpoints.dead_letter_queues)
             raise NotFound(f"this service has no dead-letter queue for saga type {type!r}; it has them for {types}")
+        # Imported late: this loads boto3, which `sagas attention` needs only if the service takes commands.
+        from sagas.client.operate.dead_letters import DeadLetterQueue
+
         url, sources = endpoints.dead_letter_queues[type], endpoints.queues.get(type, {})
         return DeadLetterQueue(self._connect("sqs"), url, sources, self.caller)

@@ -111,11 +111,9 @@ class Pruned:
 
 
 def why_needed(sagas: SagaClient, letter: DeadLetter) -> str:
-    """Return the reason that a dead letter must stay; empty if it is stale. A dead letter in doubt must stay.
-
-    A saga's messages have ascending numbers, and its audit trail has the number of each dead letter. A saga that
-    continues uses a higher number. From then on, the dead letter and earlier messages do nothing.
-    """
+    """Return the reason that a dead letter must stay; empty if it is stale. A dead letter in doubt must stay. A saga's
+    messages have ascending numbers, and its audit trail has the number of each dead letter. A saga that continues uses
+    a higher number. From then on, the dead letter and earlier messages do nothing."""
     if not letter.saga or not letter.saga_id or letter.number is None:
         return "it is not a message of a saga"
     try:
@@ -213,10 +211,8 @@ class DeadLetterQueue:
 
     def move(self, saga_id: str | None, on_progress: OnProgress | None = None, reason: str = "") -> Redrive:
         """Move the messages of one saga, or all, back to their queues, with the caller and the reason as attributes.
-
         Each message is moved as soon as it is read. A message that is dead-lettered again stays, because the walk
-        through a long queue could move it again and again.
-        """
+        through a long queue could move it again and again."""
         moved: list[DeadLetter] = []
         remaining: list[DeadLetter] = []
         resumed, began = set[str](), iso(SystemClock().now())

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from sagas.client.calls import Calls
-from sagas.client.transport import pages
+from sagas.client.transport import Calls, pages
 from sagas.errors import InvalidRequest, Problem
 from sagas.operations import (
     ATTENTION,
@@ -42,7 +41,6 @@ class OperatorCalls(Calls):
             force: whether to cancel even a child whose parent has not ended. The child then counts as failed.
 
         Raises:
-            NotFound: the saga does not exist.
             Conflict: the saga has ended, or is a child of a saga in flight.
             InvalidRequest: the reason is too long.
         """
@@ -67,7 +65,6 @@ class OperatorCalls(Calls):
         saga, get new attempts. If a step's function handled no message, the message is sent again at once.
 
         Raises:
-            NotFound: the saga does not exist.
             Conflict: the saga has nothing to retry.
         """
         return self._transport.ask(RETRY, type, saga_id, body={"reason": reason})
@@ -78,7 +75,6 @@ class OperatorCalls(Calls):
         With ``force`` and a reason, also undo a saga that is COMPLETED or past its pivot.
 
         Raises:
-            NotFound: the saga does not exist.
             Conflict: the saga's status does not allow this.
         """
         body = {"reason": reason, "force": True} if force else {"reason": reason}
@@ -94,7 +90,6 @@ class OperatorCalls(Calls):
             steps: the steps that you undid by hand. A later retry skips them.
 
         Raises:
-            NotFound: the saga does not exist.
             Conflict: the saga is not on the attention list, and was not resolved before.
             InvalidRequest: the reason is blank, or a step is unknown.
         """
@@ -115,7 +110,6 @@ class OperatorCalls(Calls):
             type. ``more_objects`` is the number of further objects.
 
         Raises:
-            NotFound: the saga does not exist.
             Conflict: the saga has not ended or needs an operator, or a worker may still be running for it.
         """
         return self._transport.ask(PURGE, type, saga_id, body={"reason": reason})
@@ -126,9 +120,6 @@ class OperatorCalls(Calls):
 
         Args:
             type: the saga type; ``None`` groups all types.
-
-        Raises:
-            NotFound: the type does not exist.
         """
         return self._transport.ask(ATTENTION, query={"type": type, "group": "incident"})
 
@@ -181,7 +172,6 @@ class OperatorCalls(Calls):
             undos: pause undos, too.
 
         Raises:
-            NotFound: the type or saga does not exist.
             Conflict: the saga has ended, or 100 sagas are already paused individually.
             InvalidRequest: the step is unknown, or the options exclude each other.
         """
@@ -197,7 +187,6 @@ class OperatorCalls(Calls):
             saga_id: end the pause of this saga.
 
         Raises:
-            NotFound: the type does not exist.
             InvalidRequest: the step is unknown.
         """
         body = {"paused": False, "step": step, "saga_id": saga_id, "reason": reason}
@@ -218,7 +207,6 @@ class OperatorCalls(Calls):
             since: count sagas that ended at this time or later. Default: a day ago. A text is ISO 8601.
 
         Raises:
-            NotFound: the type does not exist.
             InvalidRequest: the time is not valid.
         """
         text = since.isoformat() if isinstance(since, datetime) else since
@@ -245,7 +233,6 @@ class OperatorCalls(Calls):
             attempts: the number of stalls, 0 to 1,000.
 
         Raises:
-            NotFound: the saga does not exist.
             Conflict: the saga has ended.
             InvalidRequest: the number is not valid.
         """

@@ -19,16 +19,9 @@ Kind = Literal["done", "refused", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """The outcome for one saga of a job.
-
-    Args:
-        saga_id: the saga.
-        outcome: ``done``; ``refused`` if the saga's state does not allow the call, or the saga is missing; ``failed``
-            if the service was out of reach or denied access, or its response was lost.
-        message: the reason if the call was refused or failed.
-        new: for ``rerun``, the id of the new saga.
-        at: the time, ISO 8601.
-    """
+    """The outcome for one saga of a job: ``done``; ``refused`` if the saga's state does not allow the call, or the saga
+    is missing; ``failed`` if the service was out of reach or denied access, or its response was lost. The message has
+    the reason. ``new`` is the id of the new saga of a ``rerun``."""
 
     saga_id: str
     outcome: Kind

@@ -40,11 +40,9 @@ def paced(
     sleep: Callable[[float], object] = time.sleep,
     stopped: Callable[[], str] = str,
 ) -> str:
-    """Make a call for each item. Return the reason for an early stop, or an empty text.
-
-    Until a call succeeds, at most five run at a time, so a service that is out of reach gets only five. ``clock`` is a
-    monotonic clock in seconds, and ``sleep`` blocks for a number of seconds.
-    """
+    """Make a call for each item. Return the reason for an early stop, or an empty text. Until a call succeeds, at most
+    five run at a time, so a service that is out of reach gets only five. ``clock`` is a monotonic clock in seconds, and
+    ``sleep`` blocks for a number of seconds."""
     together = min(_MOST_AT_ONCE, math.ceil(rate * _CALL))
     running, reason, due = deque[Future[R]](), "", clock()
     in_a_row, room = 0, min(together, STOP_AFTER)

@@ -32,13 +32,11 @@ OnProgress = Callable[[int], None]
 
 
 class QueueWalk:
-    """A walk through a queue. At the end of a ``with`` block, the remaining messages become visible again.
-
-    SQS cannot list a queue: messages that were received come back. So the walk hides each message for twice as long as
-    it has taken so far. Then messages come back ever more rarely, and the walk gets to the others. If it hides more
-    than :data:`MOST_HELD` messages, it releases the oldest, which SQS puts at the end of the queue. It stores ids and
-    receipts, but no bodies. ``clock`` is a monotonic clock in seconds.
-    """
+    """A walk through a queue. At the end of a ``with`` block, the remaining messages become visible again. SQS cannot
+    list a queue: messages that were received come back. So the walk hides each message for twice as long as it has
+    taken so far. Then messages come back ever more rarely, and the walk gets to the others. If it hides more than
+    :data:`MOST_HELD` messages, it releases the oldest, which SQS puts at the end of the queue. It stores ids and
+    receipts, but no bodies. ``clock`` is a monotonic clock in seconds."""
 
     def __init__(
         self, sqs: Any, url: str, on_progress: OnProgress | None = None, clock: Callable[[], float] = time.monotonic

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from sagas.client.calls import Calls
-from sagas.client.transport import pages
+from sagas.client.transport import Calls, pages
 from sagas.core.text import iso
 from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
 from sagas.operations import RECOVER
@@ -44,7 +43,6 @@ class SupervisorCalls(Calls):
 
         Raises:
             InvalidRequest: the time has no time zone, or the service publishes no events.
-            NotFound: the type does not exist.
             SagaError: the supervisor is unknown to this client, denied access, or failed.
         """
         if since.tzinfo is None:
@@ -78,8 +76,6 @@ class SupervisorCalls(Calls):
             dry_run: recover nothing; ``due`` of the answer lists the sagas that are due.
 
         Raises:
-            InvalidRequest: an argument is not valid.
-            NotFound: the type or saga does not exist.
             SagaError: the supervisor is unknown to this client, denied access, or failed.
         """
         fields = {"stale_after": stale_after, "saga_id": saga_id, "limit": limit, "max_attempts": max_attempts}

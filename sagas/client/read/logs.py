@@ -8,7 +8,7 @@ from typing import Any, TypedDict, cast
 
 from botocore.exceptions import ClientError
 
-from sagas.client.calls import Calls
+from sagas.client.transport import Calls
 from sagas.engine.clock import SystemClock
 from sagas.errors import InvalidRequest, Problem, SagaError
 

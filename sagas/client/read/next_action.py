@@ -43,17 +43,11 @@ class Do(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NextAction:
-    """The next action on a saga, and its effect.
-
-    Args:
-        do: the action; ``NOTHING`` if you can only wait, or nothing is left to do.
-        title: the label of the action's button; without a button, a short name of the action.
-        problem: the headline of the problem; empty if there is no problem.
-        means: the explanation of the situation, and of what the action runs again.
-        step: the step with the problem; empty if there is none.
-        runbook: the anchor in ``docs/operations/runbook.md``; empty if there is none.
-        others: alternative actions, the likeliest first.
-    """
+    """The next action on a saga, and its effect. ``NOTHING`` means that you can only wait, or that nothing is left to
+    do. ``title`` is the label of the action's button or, without a button, a short name of the action. ``problem`` is a
+    headline. ``means`` explains the situation, and what the action runs again. ``runbook`` is an anchor in
+    ``docs/operations/runbook.md``. ``others`` are alternatives, the likeliest first. A text is empty if there is
+    nothing to say."""
 
     do: Do
     title: str = ""

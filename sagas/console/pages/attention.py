@@ -43,24 +43,10 @@ _LEVELS = {
 
 @dataclass(slots=True)
 class Group:
-    """A group of sagas with the same problem, or a problem of something else, such as a queue or a breaker.
-
-    Args:
-        kind: one of :data:`KINDS`.
-        name: the saga type.
-        title: the problem.
-        error: the type and message of the error.
-        means: the meaning of the problem, and what to do.
-        runbook: the anchor in the runbook.
-        do: the primary action; empty if there is none, or if the button is a link.
-        label: the label of the primary button.
-        others: further actions.
-        link: the URL of the primary button, if the button is a link.
-        since: the time at which the problem began.
-        sagas: the sagas of the group, each with a remark.
-        more: the number of further sagas or messages.
-        anchor: the id in the page. It identifies the group after a refresh, so ticked sagas stay ticked.
-    """
+    """A group of sagas with the same problem, or a problem of something else, such as a queue or a breaker. ``kind`` is
+    one of :data:`KINDS`; ``runbook`` is an anchor in the runbook. ``label`` is that of the primary button, whose action
+    is ``do``, or which is a link to ``link``. Each of ``sagas`` has a remark, and ``more`` is the number of further
+    sagas or messages. ``anchor`` identifies the group after a refresh, so ticked sagas stay ticked."""
 
     kind: str
     name: str

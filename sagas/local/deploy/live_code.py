@@ -39,10 +39,8 @@ def changes(project: Path, before: Mapping[Path, tuple[int, int]], running: Call
 
 
 def seen(project: Path) -> dict[Path, tuple[int, int]]:
-    """Return the time and size of each watched file of a project, by relative path.
-
-    Hidden directories, virtual environments, tests and build output are not watched.
-    """
+    """Return the time and size of each watched file of a project, by relative path. Hidden directories, virtual
+    environments, tests and build output are not watched."""
     stats: dict[Path, tuple[int, int]] = {}
     for at, names, files in os.walk(project):
         directory = Path(at)
@@ -117,11 +115,9 @@ class LiveCode:
         return len(work), everything
 
     def _publish(self, work: tuple[str, str, str]) -> None:
-        """Publish a new version of a function's code, and move the function's aliases to the new version.
-
-        Running invocations continue with the old version. Only the last two versions from here are kept, because each
-        version has its own processes.
-        """
+        """Publish a new version of a function's code, and move the function's aliases to the new version. Running
+        invocations continue with the old version. Only the last two versions from here are kept, because each version
+        has its own processes."""
         function, bucket, key = work
         answer = self._lambda.update_function_code(FunctionName=function, S3Bucket=bucket, S3Key=key, Publish=True)
         for alias in self._lambda.list_aliases(FunctionName=function)["Aliases"]:

@@ -27,11 +27,8 @@ def as_deployable(template: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_layers(template: dict[str, Any]) -> dict[str, Any]:
-    """Return the template without layers.
-
-    The emulator runs functions in its own interpreter, which already has the packages of the layers, built for this
-    machine.
-    """
+    """Return the template without layers. The emulator runs functions in its own interpreter, which already has the
+    packages of the layers, built for this machine."""
     changed = copy.deepcopy(template)
     resources: dict[str, Any] = changed["Resources"]
     for name in [name for name, resource in resources.items() if resource["Type"] == _LAYER]:
@@ -54,10 +51,8 @@ def without_gradual_deployment(template: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_signatures(template: dict[str, Any]) -> dict[str, Any]:
-    """Return the template with an API that accepts unsigned requests.
-
-    Unless IAM is enforced, the emulator requires a signature, but does not check it. That would only exclude ``curl``.
-    """
+    """Return the template with an API that accepts unsigned requests. Unless IAM is enforced, the emulator requires a
+    signature, but does not check it. That would only exclude ``curl``."""
     changed = copy.deepcopy(template)
     for resource in changed["Resources"].values():
         if resource["Type"] == "AWS::ApiGateway::Method" and resource["Properties"]["AuthorizationType"] == "AWS_IAM":

@@ -108,10 +108,8 @@ def _note_functions_in_use(path: Path, runtime: Any) -> None:
 
 
 def _take_nested_stacks_as_one() -> None:
-    """Lift the limits of a template, because nested stacks are deployed as one template (``nested.py``).
-
-    Each nested template is still checked: the CDK checks the number of resources, and ``assembly.py`` the size.
-    """
+    """Lift the limits of a template, because nested stacks are deployed as one template (``nested.py``). Each nested
+    template is still checked: the CDK checks the number of resources, and ``assembly.py`` the size."""
     _module("ministack.services.cloudformation.helpers").TEMPLATE_URL_MAX_BYTES = sys.maxsize
     engine = _module("ministack.services.cloudformation.engine")
     engine._SECTION_QUOTAS = tuple(

@@ -338,7 +338,7 @@ class ControlItems(ControlMarks):
         paused.
         """
         after = replace(after, paused=False) if after.paused else after
-        old, new = (item_of(state, self._settings, stale_after) for state in (before, after))
+        old, new = (dict(item_of(state, self._settings, stale_after)) for state in (before, after))
         if claims:
             new["due"] = attributes_of({"due": iso(due_at(replace(after, lease=None), stale_after))})["due"]
         keys = ("due", "open_shard")

@@ -143,9 +143,10 @@ def purge_at(state: SagaState, settings: StoreSettings) -> float:
     return 0.0 if never or state.attention or not state.ended else state.updated_at + settings.retention
 
 
+@lru_cache(maxsize=2)  # in a chain, each commit begins with the state that the last one wrote
 def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> Item:
-    """Return the control item of a state, without progress. ``stale_after``: seconds without a response until a
-    stall."""
+    """Return the control item of a state, without progress. Callers must not change it. ``stale_after``: seconds
+    without a response until a stall."""
     lease, shard = state.lease, shard_of(state.saga_id, settings.shards)
     # A correlation id that equals the saga's id is not stored. A long one is stored as an empty text: the journal has
     # it.

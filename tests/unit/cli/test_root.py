@@ -93,6 +93,14 @@ class TestErrors:
         assert (result.exit_code, result.stdout) == (2, "")
         assert result.stderr == "sagas: no local stack is running for this project; `sagas local up` starts one\n"
 
+    def test_with_a_stack_that_was_killed(self, api: StubApi, run: Run, tmp_path: Path) -> None:
+        described = tmp_path / ".sagas" / "local.json"
+        described.write_text(described.read_text().replace(api.url, "http://127.0.0.1:9/v1"))
+        result = run("list", "--json")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "the API at http://127.0.0.1:9/v1 is out of reach" in result.stderr
+        assert result.stderr.endswith("; `sagas local up` starts the local stack\n")
+
     def test_a_region_needs_a_stack(self, run: Run) -> None:
         assert run("list", "--region", "eu-central-1").exit_code == 2
 
