@@ -301,7 +301,7 @@ def canonical(value: Any) -> str:
     form. DynamoDB stores decimals, and may return a number in another form than the one written."""
     match value:
         case str():
-            # Lone surrogates are journaled as escapes; see ``sagas.store.documents``.
+            # Lone surrogates are journaled as escapes; see ``sagas.store.tables``.
             return quoted(value if value.isascii() else value.encode(errors="backslashreplace").decode())
         case None | bool():
             return _WORDS[value]
