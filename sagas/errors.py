@@ -16,7 +16,8 @@
     ├── Conflict                  the saga's state does not allow the call
     ├── TooLarge                  a payload is larger than can be stored
     └── Unavailable               a store or queue is out of reach, or the type is paused: try later
-        └── Ambiguous             the request may or may not have taken effect
+        ├── Ambiguous             the request may or may not have taken effect
+        └── NewerFormat           a newer version of the library wrote the data; the saga waits for that version
 
 Each branch corresponds to what the caller should do. ``sagas.aws`` translates errors of boto3 and botocore to errors of
 this tree, so they appear nowhere else.
@@ -204,3 +205,30 @@ class Unavailable(SagaError):
 
 class Ambiguous(Unavailable):
     """The response was lost: the request may or may not have taken effect."""
+
+
+FORMAT = 1
+"""The highest format of stored data and messages that this version reads, and the format that it writes.
+
+With it, two versions of this library can work on the same sagas. Control items, journal entries, signals and messages
+contain this number. If it is missing, it is 1. Code that meets a higher number leaves the saga alone and tries again
+later, because a newer version is or was deployed. A release that changes a format only reads the new format. The next
+release writes it."""
+
+
+class NewerFormat(Unavailable):
+    """A newer version of the library wrote the data. The saga waits for that version, and uses up no attempt or
+    receive.
+
+    Args:
+        what: the kind of data, for the log. It contains no payload.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} was written by a newer version of lambda-sagas", retry_after=60)
+
+
+def check_format(version: object, what: str) -> None:
+    """Raise :class:`NewerFormat` if this release cannot read a format version."""
+    if isinstance(version, int | float) and not isinstance(version, bool) and version > FORMAT:
+        raise NewerFormat(what)

@@ -26,14 +26,14 @@ from states_page import page as states_page
 from states_page import svg as states_drawing
 
 from sagas import AutoDisable, CircuitBreaker, OrphanSweep, Retry, children, errors, sleep, step, wait_for
-from sagas.authoring.options import SagaOptions
+from sagas.authoring.definition.definition import OPTION_NAMES, SagaOptions
 from sagas.authoring.policies import DEFAULT_RETRY
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import Undoable
 from sagas.cli.main import MODULES, app, commands_in
 from sagas.core import events
 from sagas.handlers.http import answers
-from sagas.handlers.observability.metrics import METRICS
+from sagas.handlers.telemetry import METRICS
 
 DOCS = Path(__file__).resolve().parents[1]
 NOTE = "*Generated from the code by `make docs`.*\n"
@@ -171,12 +171,6 @@ def shown(value: object) -> str:
     return f"`{value!r}`"
 
 
-def default_of(field: dataclasses.Field[Any]) -> object:
-    """What a field has if nothing is given."""
-    made = field.default_factory
-    return field.default if made is dataclasses.MISSING else made()
-
-
 def given_to(made: Any) -> dict[str, object]:
     """What a decorator is given beside the method, with its default."""
     if made is children:  # its options are read from what it makes
@@ -227,10 +221,10 @@ def keywords_page() -> str:
         "|---|---|---|",
     ]
     said = arguments_of(Saga.__doc__, "Class keywords")
-    for field in dataclasses.fields(SagaOptions):
-        if field.name != "saga_class":
-            default = "the class's name" if field.name == "name" else shown(default_of(field))
-            lines.append(f"| `{field.name}` | {default} | {cell(said[field.name])} |")
+    usual = SagaOptions("Trip", "trip")
+    for keyword in OPTION_NAMES:
+        default = "the class's name" if keyword == "name" else shown(getattr(usual, keyword))
+        lines.append(f"| `{keyword}` | {default} | {cell(said[keyword])} |")
     lines.append(f"\n{step_keywords()}")
     lines.append(
         "## Retry\n\nCreate a policy with `Retry.exponential`, `Retry.linear` or `Retry.constant`. The default is "

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, get_args
 
-from sagas.authoring.calls import checked_call
 from sagas.errors import DefinitionError, PermanentError, TimedOut
 
 Jitter = Literal["none", "full"]
@@ -18,6 +19,8 @@ RetryKind = Literal["exponential", "linear", "constant"]
 WhenOpen = Literal["wait", "fail"]
 _ErrorTypes = tuple[type[BaseException], ...]
 _T = TypeVar("_T")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 MAX_RETRIES = 1_000
 """An SQS queue's own limit on receives."""
@@ -36,6 +39,30 @@ MOST_CHILDREN = 10_000
 
 SETTLE = 900.0
 """By default, a saga waits this many seconds for a release if its next step does not fit the deployed code."""
+
+
+def checked_call(call: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator. For arguments that the function does not take, it raises a DefinitionError that lists the
+    valid ones."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+        parameters = signature.parameters.values()
+        named = [parameter.name for parameter in parameters if parameter.kind is not parameter.POSITIONAL_ONLY]
+        names = ", ".join(name for name in named if name not in ("self", "cls"))
+        advice = f"; it takes {names} by keyword" if names else ""
+
+        @functools.wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise DefinitionError(f"{call}: {error}{advice}") from None
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorate
 
 
 class Exhausted(StrEnum):

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import collections.abc
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar, cast
 
+from msgspec import Struct, field
+
 from sagas.authoring.shapes.base import Shape, UnsupportedType
 from sagas.authoring.shapes.compiler import shape_of
 from sagas.authoring.shapes.containers import Array, FixedArray, Json, Mapping
-from sagas.authoring.shapes.models import Model
-from sagas.authoring.shapes.records import Record
+from sagas.authoring.shapes.records import Model, Record
 from sagas.authoring.shapes.unions import Union
-from sagas.authoring.signatures.annotations import SECRET
+from sagas.authoring.signatures import SECRET
 from sagas.errors import DefinitionError
 from sagas.paths import DEEP, EACH, Place, parse_path
 
@@ -35,8 +35,7 @@ _SHORTEST = 4
 PlacesBySource = collections.abc.Mapping[str, Sequence[Place]]
 
 
-@dataclass(frozen=True)
-class Redaction:
+class Redaction(Struct, frozen=True, dict=True):
     """The redacted values of a saga type.
 
     Args:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import sys
 from abc import ABCMeta
@@ -10,14 +9,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
+from msgspec.structs import replace
+
 from sagas.authoring.context import Context, OrphanedObject
 from sagas.authoring.definition.building import build
-from sagas.authoring.definition.definition import DEFINITION, SagaDefinition
+from sagas.authoring.definition.definition import DEFINITION, OPTION_NAMES, SagaDefinition, SagaOptions, kebab
 from sagas.authoring.definition.members import ClassBody, collect
-from sagas.authoring.options import OPTION_NAMES, SagaOptions, kebab
 from sagas.authoring.policies import AutoDisable, OrphanSweep, Retry
-from sagas.authoring.signatures.generics import bindings, has_type_variables
-from sagas.authoring.signatures.scope import NameScope, resolve, scope_of
+from sagas.authoring.signatures import NameScope, bindings, has_type_variables, resolve, scope_of
 from sagas.errors import DefinitionError
 
 ReqT = TypeVar("ReqT")
@@ -40,7 +39,7 @@ def _define(cls: type[Any], body: Mapping[str, Any]) -> None:
     earlier = body.get(DEFINITION)
     if isinstance(earlier, SagaDefinition):
         # @dataclass(slots=True) creates the class a second time from its finished namespace.
-        setattr(cls, DEFINITION, dataclasses.replace(earlier, saga_class=cls))
+        setattr(cls, DEFINITION, replace(earlier, saga_class=cls))
         return
     keywords = _keywords(cls)
     where = _where(cls.__name__, keywords)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
+
+from msgspec import Struct
 
 from sagas.authoring.codec import json_schema
 from sagas.authoring.redaction import HIDDEN, REQUEST, Redaction
@@ -37,8 +38,7 @@ _KINDS: dict[type, str] = {bool: "boolean", int: "integer", str: "string", type(
 _REF = "#/$defs/"
 
 
-@dataclass(frozen=True, slots=True)
-class SearchKey:
+class SearchKey(Struct, frozen=True):
     """One search key of a saga type.
 
     Args:

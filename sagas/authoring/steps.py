@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
-from sagas.authoring.calls import checked_call
-from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
+from msgspec import Struct
+
+from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry, checked_call
 from sagas.errors import DefinitionError
 
 DEFAULT_TIMEOUT = 30.0
@@ -33,8 +33,7 @@ def maker(function: Maker) -> Maker:
     return function
 
 
-@dataclass(frozen=True, slots=True)
-class WaitOptions:
+class WaitOptions(Struct, frozen=True):
     """The options of a wait.
 
     Args:
@@ -62,8 +61,7 @@ class WaitOptions:
     in_reverse: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class StepOptions:
+class StepOptions(Struct, frozen=True):
     """The options of ``@step``, not yet checked. The saga class checks them, because errors name the class."""
 
     retry: Retry | None = None
@@ -78,8 +76,7 @@ class StepOptions:
     name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class UndoOptions:
+class UndoOptions(Struct, frozen=True):
     """The options of ``@<step>.compensate``. ``None``: the class's ``undo_retry``, if any, or the step's option."""
 
     retry: Retry | None = None

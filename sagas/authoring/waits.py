@@ -7,8 +7,7 @@ from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
-from sagas.authoring.calls import checked_call
-from sagas.authoring.policies import LONGEST_WAIT, Exhausted, Retry
+from sagas.authoring.policies import LONGEST_WAIT, Exhausted, Retry, checked_call
 from sagas.authoring.steps import Member, Step, StepOptions, Undoable, WaitOptions, maker
 from sagas.errors import DefinitionError
 

@@ -20,9 +20,9 @@ to undo when no lost execution can act any more (``lost_until``), so an undo nev
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sagas.core import arrivals, transitions, undoing
@@ -50,8 +50,7 @@ _STANDING = (S.COMPLETED, S.FAILED, S.COMPENSATION_FAILED)
 _ON = (S.PENDING, S.RUNNING, S.WAITING)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One line of the table.
 
     Args:

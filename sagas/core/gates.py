@@ -19,8 +19,10 @@ about as long as it had been open.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sagas.core.states import SagaState
 
@@ -40,16 +42,14 @@ class AttemptOutcome(StrEnum):
     never began, or its worker died. It may not have called the dependency, so the breaker ignores it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The failures in a row that open a breaker, and the seconds for which it stays open."""
 
     threshold: int
     open_for: float
 
 
-@dataclass(frozen=True, slots=True)
-class BreakerState:
+class BreakerState(Struct, frozen=True):
     """One breaker. Times are epoch seconds; 0 means never.
 
     Args:
@@ -80,8 +80,7 @@ class BreakerState:
         return self.probe == saga_id and now < self.probe_until
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(Struct, frozen=True):
     """The answer to a message. ``state``: the breaker afterwards. ``wait_until``: epoch seconds at which the message
     returns; 0 if it is admitted."""
 
@@ -147,8 +146,7 @@ def silent_until(limits: Limits, state: BreakerState) -> float:
     return last and last + PROBE_POLL + spread(limits, state, last)
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """What is paused: a saga type, one of its steps, or one of its sagas.
 
     Args:
@@ -180,8 +178,7 @@ class Scope:
         return state.saga == self.name and at_step and self.saga_id in ("", state.saga_id)
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Struct, frozen=True):
     """A pause, or one that has ended. Times are epoch seconds; 0 means never.
 
     Args:

@@ -5,9 +5,9 @@ A plan has the numbers and policies of a saga type, but no code. Each rule is a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sagas.core.events import (
@@ -59,8 +59,7 @@ Policy = Literal["COMPENSATE", "FAIL", "DEAD_LETTER", "CONTINUE"]
 """The policy for a step that has failed for good."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepPlan:
+class StepPlan(Struct, frozen=True):
     """One step's policies.
 
     Args:
@@ -96,8 +95,7 @@ class StepPlan:
     undo_needs_result: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The steps of one saga, in its order, and its limits.
 
     Args:

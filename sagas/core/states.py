@@ -303,8 +303,8 @@ class SagaState(Struct, frozen=True):
         resolution_seq: the number of the journal entry of an operator's resolve.
         unreadable: the part of the request or a result that does not fit the deployed code, and why. It contains no
             value.
-        digest: a digest of all results so far (see ``sagas.store.journal.entry_hash``); empty if it is unknown.
-        head: the hash of the entry ``seq``, which covers all earlier entries. See ``sagas.store.journal.entry_hash``.
+        digest: a digest of all results so far (see ``sagas.store.journal.entries``); empty if it is unknown.
+        head: the hash of the entry ``seq``, which covers all earlier entries. See ``sagas.store.journal.entries``.
         attention: when the saga began to need an operator.
         created_at: when the saga was started.
         updated_at: when the last change was committed.

@@ -46,8 +46,11 @@ def so_long_ago(text: str, now: float) -> str | None:
     return None if seconds is None else iso(now - seconds)
 
 
-NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that SQS refuses in bodies and attributes, and that S3 refuses in lists of keys."""
+def outside_xml(text: str) -> bool:
+    """Whether a text has a character that SQS refuses in bodies and attributes, and that S3 refuses in lists of
+    keys."""
+    # Compiled on first use, because it takes longer than all other patterns together, and few functions need it.
+    return re.search("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", text) is not None
 
 
 def sendable(text: str) -> str:

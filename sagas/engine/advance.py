@@ -13,10 +13,10 @@ and numbers the rules.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from sagas.core.arrivals import settling
 from sagas.core.automaton import decide
@@ -25,26 +25,20 @@ from sagas.core.rules import Plan, misfit, settles, waits_without_code
 from sagas.core.states import DeadMessage, Lease, SagaState
 from sagas.core.transitions import send_current
 from sagas.engine.attempt.attempt import Attempt, AttemptServices, Invocation, lease_for
-from sagas.engine.attempt.carrying import carried, correlated, onward
-from sagas.engine.attempt.course import UNCHAINED, Chain, Course
-from sagas.engine.attempt.late_commits import pending_fact
-from sagas.engine.committer import Committed, EntryContext
-from sagas.engine.contention import write_contended
-from sagas.engine.gates import Gate, shut_gate
-from sagas.engine.ports import MessageSender, WorkSender
+from sagas.engine.attempt.course import UNCHAINED, Chain, Course, carried, correlated, onward
+from sagas.engine.attempt.failures import pending_fact
+from sagas.engine.committer import Committed, EntryContext, write_contended
+from sagas.engine.ports import Gate, MessageSender, WorkSender, shut_gate
 from sagas.engine.registry import Registry, SagaType
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError
-from sagas.messaging.message.carried import CarriedInput
-from sagas.messaging.message.message import Message
-from sagas.messaging.message.pending_commit import PendingCommit
+from sagas.messaging.message import CarriedInput, Message, PendingCommit
 from sagas.messaging.work import NOW, SagasToAdvance
 
 _LEASE = 30.0
 """Seconds of a lease for work that only writes the journal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Advanced:
+class Advanced(Struct, frozen=True):
     """The result of an arrival.
 
     Args:
@@ -70,8 +64,7 @@ MakesAttempts = Callable[[AttemptServices, SagaType, Message, Invocation, Course
 """The function that makes the attempt of a message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Advancer:
+class Advancer(Struct, frozen=True):
     """Advances sagas.
 
     Args:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import structs
+from msgspec import Struct, field, structs
+from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.arrivals import claimed_next, next_work, renumbered
@@ -17,19 +17,18 @@ from sagas.core.rules import Plan, forward, next_fact
 from sagas.core.states import DeadMessage, Lease, SagaState, SagaStatus
 from sagas.core.text import iso
 from sagas.engine.clock import Clock, claimed_at
-from sagas.engine.contention import write_contended
 from sagas.engine.ports import CommitObserver
 from sagas.errors import Unavailable
+from sagas.store.connection import Contended, Fenced, FlagWon, Refused
 from sagas.store.control.control import ControlItems
-from sagas.store.journal.entries import RESULTS, Entry, details_of, fact_of, hiding
-from sagas.store.journal.entry_hash import chained
+from sagas.store.journal.entries import RESULTS, Entry, chained, details_of, fact_of, hiding
 from sagas.store.journal.journal import Journal
-from sagas.store.outcomes import Fenced, FlagWon, Refused
-from sagas.store.signals.inbox import Inbox
+
+if TYPE_CHECKING:
+    from sagas.store.inbox import Inbox
 
 
-@dataclass(frozen=True, slots=True)
-class EntryContext:
+class EntryContext(Struct, frozen=True):
     """The parts of an entry other than its fact.
 
     Args:
@@ -56,8 +55,7 @@ class EntryContext:
     redriven_by: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(Struct, frozen=True):
     """The result of a commit. The lease is released unless the next step is claimed.
 
     Args:
@@ -84,7 +82,7 @@ class Committer:
         journal: Journal,
         clock: Clock,
         observers: Sequence[CommitObserver] = (),
-        inbox: Inbox | None = None,
+        inbox: Callable[[], Inbox] | None = None,
     ) -> None:
         self._control = control
         self._journal = journal
@@ -215,7 +213,7 @@ class Committer:
             case ev.WaitEnded():
                 return fact, replace(context, payload="null")
             case ev.SignalReceived(index):
-                signal = self._inbox.get(state.saga_id, state.steps[index]) if self._inbox else None
+                signal = self._inbox().get(state.saga_id, state.steps[index]) if self._inbox else None
                 if signal is None:
                     raise Unavailable("the signal was accepted but cannot be read yet; try again")
                 details = {"sent_at": iso(signal.at), **hiding(signal.hidden)}
@@ -282,3 +280,20 @@ def _proven(decision: Decision, before: SagaState, entry: Entry) -> Decision:
 def _with_correlation(state: SagaState, before: SagaState) -> SagaState:
     """Return a saga with its correlation id, which the control item may lack."""
     return structs.replace(state, correlation_id=before.correlation_id)
+
+
+_T = TypeVar("_T")
+_TRIES = 10
+_PAUSE = 0.04
+"""Maximum seconds between the first two tries. Later tries are further apart."""
+
+
+def write_contended(clock: Clock, write: Callable[[], _T]) -> _T:
+    """Write, and retry while other writes touch the same item. For example, many children end at once and update a few
+    counters, or a signal comes while a worker commits. Returns the result of ``write``."""
+    for tries in range(1, _TRIES):
+        try:
+            return write()
+        except Contended:
+            clock.sleep(_PAUSE * tries * clock.chance())
+    return write()

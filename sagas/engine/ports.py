@@ -1,14 +1,24 @@
-"""Protocols for what the engine calls: queues and observers."""
+"""Protocols for what the engine calls: gates, queues and observers.
+
+Gates can refuse the claim of a step or undo. Pauses and circuit breakers are gates. ``AttemptServices.gates`` has them
+in order: pauses come first, and circuit breakers last, because a message that a breaker admits may be its probe.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
+from msgspec import Struct
+
+from sagas.core.commands import Discard, Postpone
 from sagas.core.events import Fact
 from sagas.core.states import SagaState
-from sagas.messaging.message.message import Message
+from sagas.errors import PermanentError
+from sagas.messaging.message import Message
 from sagas.messaging.work import Work
+from sagas.store.control.control import ControlItems
+from sagas.store.pauses import Pauses
 
 
 class MessageSender(Protocol):
@@ -62,3 +72,71 @@ class NullObserver:
 
     def breaker_closed(self, saga: str) -> None:
         """Do nothing."""
+
+
+class Gate(Protocol):
+    """A gate can block a message before its claim. All methods but ``cached_until`` may raise ``Unavailable``."""
+
+    def cached_until(self, message: Message) -> float:
+        """Return the time (epoch seconds) at which a message should return if it is blocked according to the cache; 0
+        otherwise."""
+        ...
+
+    def is_open(self, message: Message) -> bool:
+        """Whether the message's step may be claimed now, as far as this environment knows."""
+        ...
+
+    def admit(self, message: Message, state: SagaState, act_until: float) -> Discard | Postpone | PermanentError | None:
+        """Decide about a message whose claim this gate refused although its step is due.
+
+        Args:
+            message: the message whose claim was refused.
+            state: the message's saga, by a consistent read. This is the saga's current message.
+            act_until: epoch seconds after which the function that handles the message can no longer act.
+
+        Returns:
+            ``Discard`` if the saga was marked as paused, ``Postpone`` to handle the message later, an error to fail the
+            attempt, or ``None`` to try the claim again.
+        """
+        ...
+
+    def silent_until(self, state: SagaState) -> float:
+        """Return the time (epoch seconds) until which this gate may hold back a saga; 0 if it does not."""
+        ...
+
+
+class PauseGate(Struct, frozen=True):
+    """The gate for pauses; see :class:`Gate`."""
+
+    pauses: Pauses
+    control: ControlItems
+
+    def cached_until(self, message: Message) -> float:
+        """Return 0: the message must be handled, because that marks the saga as paused."""
+        return 0.0
+
+    def is_open(self, message: Message) -> bool:
+        """Whether the message's step or undo may start."""
+        return self.pauses.holding(message.saga, message.step, message.saga_id, undo=message.undo) is None
+
+    def admit(self, message: Message, state: SagaState, act_until: float) -> Discard | None:
+        """Mark the saga as paused. It stays so until it is resumed."""
+        if not self.control.mark_paused(state):
+            return None
+        if self.pauses.holding_back(state, fresh=True):
+            return Discard()
+        # The pause has ended in the meantime, maybe before the saga was marked.
+        self.control.mark_resumed(state, state.updated_at)
+        return None
+
+    def silent_until(self, state: SagaState) -> float:
+        """Return 0: the supervisor does not visit paused sagas."""
+        return 0.0
+
+
+Gates = Sequence[Gate]
+
+
+def shut_gate(gates: Gates, message: Message) -> Gate | None:
+    """Return the first gate that blocks a message; ``None`` if all are open."""
+    return next((gate for gate in gates if not gate.is_open(message)), None)

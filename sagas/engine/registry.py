@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition, UndoDefinition, definition_of
@@ -58,16 +59,16 @@ def plan_for(definition: SagaDefinition, steps: Iterable[StepState], settle: flo
     return Plan(tuple(plans), definition.max_recovery_attempts, stale_after, settle)
 
 
-@dataclass(frozen=True, slots=True)
-class SagaType:
+class SagaType(Struct, frozen=True, dict=True):
     """A saga type: its definition, its steps by name, and the plans of its sagas."""
 
     definition: SagaDefinition
     settle: float = 0.0
-    _plans: dict[tuple[tuple[str, str, bool], ...], Plan] = field(
-        default_factory=dict[tuple[tuple[str, str, bool], ...], Plan], init=False, repr=False, compare=False
-    )
-    """Plans by the structure of the sagas. Structures change only with releases, so there are few."""
+
+    @cached_property
+    def _plans(self) -> dict[tuple[tuple[str, str, bool], ...], Plan]:
+        """Plans by the structure of the sagas. Structures change only with releases, so there are few."""
+        return {}
 
     def plan(self, steps: Iterable[StepState]) -> Plan:
         """Return the plan of a saga with these steps; see :func:`plan_for`."""

@@ -1,8 +1,13 @@
-"""Handles a message: advances its saga as far as this invocation can, then decides what to do with the message."""
+"""Handles a message: advances its saga as far as this invocation can, then decides what to do with the message.
+
+Also notes how far the message's queue has got.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+
+from msgspec import Struct, field
 
 from sagas.core.commands import Discard, FailDelivery, Postpone, Run
 from sagas.core.states import SagaStatus
@@ -10,11 +15,12 @@ from sagas.core.text import iso
 from sagas.engine.advance import Advanced, Advancer
 from sagas.engine.attempt.attempt import Invocation, NotCommitted, lease_for
 from sagas.engine.attempt.course import RECORDING, Course
-from sagas.engine.attempt.late_commits import comes_back, with_pending
-from sagas.errors import SagaError, Unavailable
-from sagas.formats import NewerFormat
-from sagas.messaging.message.message import Message
-from sagas.store.outcomes import Fenced
+from sagas.engine.attempt.failures import comes_back, with_pending
+from sagas.engine.clock import Clock
+from sagas.errors import NewerFormat, SagaError, Unavailable
+from sagas.messaging.message import Message
+from sagas.store.connection import Fenced
+from sagas.store.watermarks import Watermarks
 
 _ROUNDS = 200
 """One invocation spends at most this many rounds on a message, for example for retries that are due within a second.
@@ -27,14 +33,15 @@ _FAILING_CACHED = 60.0
 """If a message must be dead-lettered, its deliveries fail for this many seconds without a read of the saga. SQS
 delivers such a message a dozen times or more, mostly to this environment. An operator's retry uses another message."""
 _MOST_FAILING = 1_000
+BETWEEN_NOTES = 30.0
+"""Minimum seconds between two notes of one environment about one queue."""
 
 
 End = Discard | Postpone | FailDelivery
 """What to do with a message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
+class Worker(Struct, frozen=True):
     """Handles messages of all saga types of this service."""
 
     advancer: Advancer
@@ -154,3 +161,49 @@ class Worker:
         if delay > 0:
             clock.sleep(delay)
         return None
+
+
+class _Seen(Struct):
+    """One environment's observations of a queue. Times are epoch seconds."""
+
+    noted_at: float
+    passed: float = 0.0
+    failing: bool = False
+
+
+class QueueProgress:
+    """Stores how far each queue has got, as seen by this environment: at most every 30 seconds, and first after 30
+    seconds.
+
+    Args:
+        watermarks: the store of the notes.
+        clock: the current time.
+        queue_of: the function that maps a step to the step that names its shared queue.
+    """
+
+    def __init__(
+        self, watermarks: Watermarks, clock: Clock, queue_of: Callable[[str, str], str] = lambda saga, step: step
+    ) -> None:
+        self._watermarks = watermarks
+        self._clock = clock
+        self._queue_of = queue_of
+        self._seen: dict[tuple[str, str], _Seen] = {}
+
+    def handled(self, message: Message) -> None:
+        """Record that a message was handled, with any outcome."""
+        now, step = self._clock.now(), self._queue_of(message.saga, message.step)
+        seen = self._seen.setdefault((message.saga, step), _Seen(now))
+        seen.passed = max(seen.passed, message.sent_at)
+        if not seen.passed or (not seen.failing and now - seen.noted_at < BETWEEN_NOTES):
+            return
+        seen.noted_at = now
+        try:
+            self._watermarks.note(message.saga, step, seen.passed, now, resumed=seen.failing)
+        except SagaError:
+            return  # another environment or the next message will note it
+        seen.failing = False
+
+    def failed(self, message: Message) -> None:
+        """Remember that a message of a step's queue could not be handled."""
+        key = message.saga, self._queue_of(message.saga, message.step)
+        self._seen.setdefault(key, _Seen(self._clock.now())).failing = True

@@ -23,9 +23,8 @@ from sagas.handlers.http.sagas import (
 )
 from sagas.handlers.http.signals import add_callback_route, signal_operations
 from sagas.handlers.http.types import breaker_operations, statistics_operations, type_operations
-from sagas.handlers.observability.telemetry import frames, telemetry
-from sagas.handlers.observability.tracing import traced, tracer
-from sagas.handlers.warming import warm
+from sagas.handlers.invocation import warm
+from sagas.handlers.telemetry import frames, telemetry, traced, tracer
 from sagas.operations import OPERATIONS
 
 _NO_CALL: dict[str, Any] = {"httpMethod": "GET", "path": ""}
@@ -84,7 +83,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     active = tracer()
     if active is None or call is _NO_CALL:
         return _app().resolve(call, context)
-    from sagas.handlers.observability.spans import serving
+    from sagas.handlers.spans import serving
 
     with serving(active, call, context) as span:
         answer = _app().resolve(call, context)

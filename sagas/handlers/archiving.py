@@ -13,8 +13,8 @@ from typing import Any, cast
 from sagas.aws import PAYLOADS, connect, translated
 from sagas.core.text import iso
 from sagas.errors import InvalidRequest, Problem
-from sagas.handlers.observability.telemetry import telemetry
-from sagas.handlers.warming import warm
+from sagas.handlers.invocation import warm
+from sagas.handlers.telemetry import telemetry
 from sagas.store.journal.entries import action_of
 from sagas.store.journal.journal import entry_if_any
 

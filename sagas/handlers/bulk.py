@@ -8,13 +8,12 @@ from typing import Any
 
 from sagas.engine.composition.purging import Purging
 from sagas.engine.composition.recovering import Recovering
-from sagas.handlers.observability.telemetry import telemetry
-from sagas.handlers.observability.tracing import traced, tracer
+from sagas.handlers.invocation import warm
 from sagas.handlers.tasks.due import recover_due
 from sagas.handlers.tasks.purging import purge_due
 from sagas.handlers.tasks.sweeping import continue_sweep
 from sagas.handlers.tasks.working import handle_records
-from sagas.handlers.warming import warm
+from sagas.handlers.telemetry import telemetry, traced, tracer
 from sagas.messaging.work import BULK, Work
 
 

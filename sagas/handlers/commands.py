@@ -6,18 +6,17 @@ import json
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
+
+from msgspec import Struct
 
 from sagas.core.ids import KEY_PATTERN, LONGEST_CORRELATION_ID
 from sagas.engine.composition.operating import Operating
 from sagas.engine.composition.starting import Starting
 from sagas.errors import Conflict, InvalidRequest, NotFound, SagaError, TooLarge, Unavailable, full_text
-from sagas.handlers.observability.telemetry import frames, telemetry
-from sagas.handlers.observability.tracing import traced, tracer
-from sagas.handlers.tasks.records import records_of
-from sagas.handlers.warming import warm
+from sagas.handlers.invocation import records_of, warm
+from sagas.handlers.telemetry import frames, telemetry, traced, tracer
 from sagas.messaging.commands import (
     AnyCommand,
     Cancel,
@@ -27,7 +26,7 @@ from sagas.messaging.commands import (
     StartOn,
     parse_command,
 )
-from sagas.messaging.limits import backoff
+from sagas.messaging.queues import backoff
 
 GIVE_UP_AFTER = 15 * 60
 """Seconds for which a command is retried if its saga or type is unknown, because it may still appear."""
@@ -68,8 +67,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
 
 
-@dataclass(frozen=True, slots=True)
-class _Commands:
+class _Commands(Struct, frozen=True):
     """Executes commands.
 
     Args:

@@ -8,11 +8,10 @@ from typing import Any
 
 from sagas.engine.composition.families import Families
 from sagas.engine.composition.recovering import Recovering
-from sagas.handlers.observability.telemetry import telemetry
-from sagas.handlers.observability.tracing import traced, tracer
+from sagas.handlers.invocation import warm
 from sagas.handlers.tasks.due import recover_due
 from sagas.handlers.tasks.working import MOST_FAILURES, handle_records
-from sagas.handlers.warming import warm
+from sagas.handlers.telemetry import telemetry, traced, tracer
 from sagas.messaging.work import CHILDREN, LOOK, NOW, START, ChildrenToStart, OneSaga, SagasToAdvance, Work
 
 _SPARE = 10.0

@@ -10,10 +10,9 @@ from typing import Any, cast
 from sagas.engine.composition.reading import Reading
 from sagas.engine.observe.events import OutboxEvent, committed_in, events_of_change, events_of_entry
 from sagas.errors import InvalidRequest, Problem
-from sagas.handlers.observability.telemetry import frames, telemetry
-from sagas.handlers.observability.tracing import traced, tracer
+from sagas.handlers.invocation import warm
 from sagas.handlers.tasks.publishing import bus, included, publish
-from sagas.handlers.warming import warm
+from sagas.handlers.telemetry import frames, telemetry, traced, tracer
 
 
 @lru_cache(maxsize=1)

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from sagas.authoring.policies import Exhausted
 from sagas.core.commands import Discard, FailDelivery, Postpone
 from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.attempt.course import RECORDING
 from sagas.engine.composition.running import Running
-from sagas.errors import InvalidRequest, NotFound, SagaError, text_of
-from sagas.formats import NewerFormat
-from sagas.handlers.observability.telemetry import frames, telemetry
-from sagas.handlers.observability.tracing import traced, tracer
-from sagas.handlers.tasks.records import records_of
-from sagas.handlers.warming import warm
-from sagas.messaging.message.message import Message, parse_record
-from sagas.messaging.postponing import Postponing
+from sagas.errors import InvalidRequest, NewerFormat, NotFound, SagaError, text_of
+from sagas.handlers.invocation import records_of, warm
+from sagas.handlers.telemetry import frames, telemetry, traced, tracer
+from sagas.messaging.message import Message, parse_record
+from sagas.messaging.queues import Postponing
 
 _ELSEWHERE = 1.0
 """Seconds of delay for a message in a wrong queue. While two versions of a function disagree about the right queue, it
@@ -87,7 +85,7 @@ class _Records:
             if active is None:
                 end, standing = self._engine.worker.handle(message, invocation)
             else:
-                from sagas.handlers.observability.spans import processing
+                from sagas.handlers.spans import processing
 
                 with processing(active, message, record, invocation.lambda_context) as trace_id:
                     end, standing = self._engine.worker.handle(message, replace(invocation, trace_id=trace_id))

@@ -9,14 +9,13 @@ from typing import Any
 
 from sagas.engine.composition.supervisor import Supervisor
 from sagas.errors import InvalidRequest, Problem
-from sagas.handlers.observability.telemetry import telemetry
-from sagas.handlers.observability.tracing import traced, tracer
 from sagas.handlers.tasks.finding import find
 from sagas.handlers.tasks.publishing import replay
 from sagas.handlers.tasks.purging import purge
 from sagas.handlers.tasks.recovering import RULES, recover
 from sagas.handlers.tasks.sweeping import sweep, sweeps
 from sagas.handlers.tasks.verifying import verify
+from sagas.handlers.telemetry import telemetry, traced, tracer
 
 _FIELDS: Mapping[str, Sequence[str]] = {
     "recover": ("queue", *RULES),

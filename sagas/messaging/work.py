@@ -13,8 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from sagas.core.text import sendable
-from sagas.errors import InvalidRequest, Problem
-from sagas.formats import FORMAT, check_format
+from sagas.errors import FORMAT, InvalidRequest, Problem, check_format
 
 BULK = "bulk"
 """The queue for work that is not urgent: recovery, purges and sweeps."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from botocore.exceptions import ClientError
+from msgspec import Struct
 
 from sagas.aws import HOT, code_of, connect, translated
 from sagas.errors import SagaError, Unavailable
@@ -23,8 +23,7 @@ _LEAST_BYTES = 32
 """Minimum bytes of a key: as many as a signature has."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallbackKey:
+class CallbackKey(Struct, frozen=True):
     """A key.
 
     Args:

@@ -1,8 +1,10 @@
-"""The one connection to DynamoDB that all models share."""
+"""The one connection to DynamoDB that all models share: its requests, their expressions, and the outcomes of writes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 from botocore.config import Config
@@ -10,8 +12,51 @@ from botocore.exceptions import ClientError
 from pynamodb.connection import Connection
 
 from sagas.aws import HOT, code_of, connect, translated
+from sagas.core.states import SagaState
 from sagas.errors import Ambiguous, SagaError, Unavailable
-from sagas.store.outcomes import Contended, Refused, Unwritable
+
+
+class Refused(SagaError):
+    """A conditional write failed, because the stored state is no longer the state that the caller had read.
+
+    Args:
+        message: one line of text.
+        items: the existing item for each failed condition, by the number of its write in the transaction, or 0 without
+            a transaction. ``None`` if there is no item, or the write did not request it.
+    """
+
+    def __init__(self, message: str, items: Mapping[int, dict[str, Any] | None]) -> None:
+        super().__init__(message)
+        self.items = items
+
+
+class Contended(Unavailable):
+    """Another write touched the same item, or capacity ran out. Try again soon. Nothing was written."""
+
+
+class Unwritable(SagaError):
+    """DynamoDB refused a write of a transaction for good, for a reason other than a condition. Nothing was written."""
+
+
+class Changed(SagaError):
+    """A stored payload is missing, is unreadable, was changed, or belongs to another saga."""
+
+    def __init__(self, saga_id: str) -> None:
+        super().__init__(f"a payload of saga {saga_id} is missing, was changed, or belongs to another saga")
+
+
+class Fenced(SagaError):
+    """A worker with a higher fencing token has taken over: stop, keep the message, and write nothing more."""
+
+
+class FlagWon(SagaError):
+    """A cancel or a signal for the current step was accepted between read and write. Neither takes a lease. ``state``
+    is the saga as it is now."""
+
+    def __init__(self, state: SagaState, what: str) -> None:
+        super().__init__(f"a {what} was accepted in the meantime")
+        self.state = state
+
 
 _PAGE = 100
 """Maximum items of a BatchGetItem."""
@@ -107,3 +152,25 @@ class SharedConnection(Connection):
             if len(unprocessed) == len(requests):
                 raise Unavailable("DynamoDB BatchWriteItem: nothing was processed")
             remaining = [request["DeleteRequest"]["Key"] for request in unprocessed] + remaining[_BATCH:]
+
+
+@lru_cache(maxsize=512)
+def placeholders(expressions: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the attributes and the values that expressions use, by placeholder. DynamoDB refuses unused ones."""
+    names = {f"#{name}": name for name in re.findall(r"#(\w+)", expressions)}
+    return names, tuple(dict.fromkeys(re.findall(r":\w+", expressions)))
+
+
+def update_of(
+    table: str, key: Mapping[str, Any], condition: str, update: str, values: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the request of an update, with only the values that it uses."""
+    names, used = placeholders(f"{condition} {update}")
+    return {
+        "TableName": table,
+        "Key": key,
+        "ConditionExpression": condition,
+        "UpdateExpression": update,
+        "ExpressionAttributeNames": names,
+        "ExpressionAttributeValues": {name: values[name] for name in used},
+    }

@@ -23,8 +23,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from sagas.aws import HOT, code_of, connect, translated
-from sagas.store.documents import MARK
-from sagas.store.outcomes import Changed
+from sagas.store.connection import Changed
+from sagas.store.tables import MARK
 
 _NONCE = 12
 """Bytes of a random nonce. With some dozens of payloads per key, no two nonces are ever the same in practice."""

@@ -11,18 +11,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from threading import Event
 from typing import Any
 
+from msgspec import Struct
+
 from sagas.core.ids import child_id
 from sagas.core.states import ENDED
 from sagas.core.text import iso
-from sagas.store.children.joined import FORWARD
 from sagas.store.connection import SharedConnection
 from sagas.store.control.mapping import Item, attributes_of, number_in
+from sagas.store.joins import FORWARD
 
 _SEGMENTS = 32
 """The number of segments of a table that are scanned in parallel."""
@@ -32,8 +33,7 @@ _BEFORE = 3_600.0
 """Seconds of overlap. A function may write an entry up to 15 minutes after its time, and its clock may be off."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trimmed:
+class Trimmed(Struct, frozen=True):
     """The result of a run.
 
     Args:

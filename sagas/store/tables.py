@@ -1,12 +1,14 @@
-"""The tables as PynamoDB models. A model has the name of its table, so models are created at run time."""
+"""The names, limits and models of the tables. A model has the name of its table, so models are created at run time."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
+from msgspec import Struct
 from pynamodb.attributes import (
+    Attribute,
     BinaryAttribute,
     BooleanAttribute,
     ListAttribute,
@@ -15,13 +17,47 @@ from pynamodb.attributes import (
     UnicodeAttribute,
     UnicodeSetAttribute,
 )
+from pynamodb.constants import MAP
 from pynamodb.indexes import GlobalSecondaryIndex, KeysOnlyProjection
 from pynamodb.models import Model
 
 from sagas.aws import BEST_EFFORT
+from sagas.core.rules import attention_code, step_in_trouble
+from sagas.core.states import SagaState
+from sagas.core.text import iso
 from sagas.store.connection import SharedConnection
-from sagas.store.documents import DocumentAttribute
-from sagas.store.settings import StoreSettings
+
+
+class StoreSettings(Struct, frozen=True):
+    """Names and limits.
+
+    Args:
+        sagas_table: the table of control items.
+        audit_table: the table of journal entries.
+        payload_bucket: the bucket for payloads that are too large for an entry; empty if there is none.
+        payload_limit: maximum bytes of JSON in an entry. Larger payloads go to S3.
+        shards: the number of partitions over which an index key is spread.
+        region: the AWS region; ``None`` for the environment's region.
+        endpoint_url: the URL of DynamoDB and S3; ``None`` for the environment's URLs.
+        retention: seconds from a saga's end to its purge; 0 keeps sagas for good.
+        key_retention: seconds for which tombstones, and so idempotency keys, are kept.
+        joins_table: the table of children's outcomes; empty if no saga has children.
+        payload_key: ARN of the KMS key that encrypts payloads; empty if there is none.
+        never_expiring: saga types whose sagas are kept for good, because nothing else records which objects they own.
+    """
+
+    sagas_table: str
+    audit_table: str
+    payload_bucket: str = ""
+    payload_limit: int = 16 * 1024
+    shards: int = 8
+    region: str | None = None
+    endpoint_url: str | None = None
+    retention: float = 0.0
+    key_retention: float = 30 * 86_400.0
+    never_expiring: frozenset[str] = frozenset()
+    joins_table: str = ""
+    payload_key: str = ""
 
 
 class StepAttribute(MapAttribute[Any, Any]):
@@ -60,8 +96,7 @@ class DeadAttribute(MapAttribute[Any, Any]):
     message_id = UnicodeAttribute()
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
+class Tables(Struct, frozen=True):
     """The models and the connections of a pair of tables. Models are typed as ``Any``, because PynamoDB's attributes
     are dynamic.
 
@@ -272,3 +307,105 @@ def tables_over(settings: StoreSettings, connection: SharedConnection, best_effo
     for model in models:
         connection.serve(model)
     return Tables(*models, connection, best_effort)
+
+
+MARK = "encrypted1:"
+"""The prefix of an encrypted payload. JSON never starts with it."""
+
+
+class DocumentAttribute(Attribute[dict[str, Any]]):
+    """An object of JSON builtins in DynamoDB's own types, readable in the AWS console."""
+
+    attr_type = MAP
+
+    def serialize(self, value: dict[str, Any]) -> dict[str, Any]:
+        """Return DynamoDB's form of an object."""
+        return {key: packed(member) for key, member in value.items()}
+
+    def deserialize(self, value: dict[str, Any]) -> dict[str, Any]:
+        """Return the original object."""
+        return {key: unpacked(member) for key, member in value.items()}
+
+
+def packed(value: Any) -> dict[str, Any]:
+    """Return DynamoDB's form of a JSON builtin."""
+    match value:
+        case None:
+            return {"NULL": True}
+        case bool():
+            return {"BOOL": value}
+        case int() | float():
+            return {"N": json.dumps(value)}
+        case str():
+            # DynamoDB's strings are UTF-8, but an exception's text may contain lone surrogates, for example from file
+            # names.
+            return {"S": value.encode(errors="backslashreplace").decode()}
+        case dict():
+            return {"M": {key: packed(member) for key, member in cast("dict[str, Any]", value).items()}}
+        case list() | tuple():
+            return {"L": [packed(member) for member in cast("list[Any]", value)]}
+        case _:
+            raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def unpacked(stored: dict[str, Any]) -> Any:
+    """Return the original JSON builtin. A whole number becomes an ``int``."""
+    [(kind, value)] = stored.items()
+    match kind:
+        case "NULL":
+            return None
+        case "N":
+            return json.loads(value)
+        case "M":
+            return {key: unpacked(member) for key, member in value.items()}
+        case "L":
+            return [unpacked(member) for member in value]
+        case _:
+            return value
+
+
+def is_encrypted(text: str) -> bool:
+    """Whether a stored payload is encrypted; see :mod:`sagas.store.encryption`."""
+    return text.startswith(MARK)
+
+
+_SECONDS = 19
+"""The characters of a time up to its seconds. More are not stored, because every byte costs money."""
+_LARGEST = 1024
+"""Maximum bytes of a sort key."""
+
+
+class Incident(Struct, frozen=True):
+    """Why a saga needs an operator, and since when. It is the sort key of the attention list, so incidents can be
+    grouped without a read of the sagas.
+
+    Args:
+        at: when it began, in the stored form, without fractions of seconds.
+        saga: the saga type's name.
+        step: the failed step.
+        code: why it needs one.
+        error_type: the type of the error; empty if there is none.
+    """
+
+    at: str
+    saga: str
+    step: str
+    code: str
+    error_type: str
+
+    @classmethod
+    def of(cls, state: SagaState) -> Incident:
+        """Return the incident of a state."""
+        at = f"{iso(state.attention)[:_SECONDS]}Z"
+        return cls(at, state.saga, step_in_trouble(state), attention_code(state).value, state.error_type)
+
+    @classmethod
+    def parse(cls, key: str) -> Incident:
+        """Parse the format of :attr:`key`."""
+        return cls(*key.split("#", 4))
+
+    @property
+    def key(self) -> str:
+        """The stored form. The incident as a sort key, which sorts by time and fits into a key of DynamoDB."""
+        text = f"{self.at}#{self.saga}#{self.step}#{self.code}#{self.error_type}"
+        return text.encode()[:_LARGEST].decode(errors="ignore")

@@ -6,10 +6,11 @@ import json
 import logging
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition
@@ -18,13 +19,13 @@ from sagas.core.rules import in_wait, owed_by_time
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.advance import Advancer
 from sagas.engine.attempt.attempt import Attempt, AttemptServices, Invocation
-from sagas.engine.attempt.carrying import carried
 from sagas.engine.attempt.context import StepContext
+from sagas.engine.attempt.course import carried
 from sagas.engine.attempt.runner import Runner, new_instance
-from sagas.engine.children.children import Children
-from sagas.engine.children.joining import JoinObserver
+from sagas.engine.children import Children
 from sagas.engine.clock import SystemClock
 from sagas.engine.committer import Committer, EntryContext
+from sagas.engine.joining import JoinObserver
 from sagas.engine.operate.breaker import Breakers
 from sagas.engine.ports import NullObserver
 from sagas.engine.registry import Registry, SagaType
@@ -33,10 +34,10 @@ from sagas.engine.start.children import ChildCreator, first_entry, new_state
 from sagas.engine.supervise.codeless import in_time
 from sagas.engine.worker import Worker
 from sagas.errors import DefinitionError, text_of
-from sagas.messaging.message.message import Message
+from sagas.messaging.message import Message
 from sagas.messaging.work import START, ChildrenToStart, SagasToAdvance, Work
+from sagas.store.inbox import SentSignal
 from sagas.store.journal.entries import Entry
-from sagas.store.signals.sent import SentSignal
 from sagas.testing.fake_context import fake_callback_url
 from sagas.testing.run import Failing, Raised
 from sagas.testing.store import MemoryStore
@@ -168,7 +169,7 @@ class InProcessRun:
             raise DefinitionError(text) from error
         breakers = Breakers(store.breakers, registry, self._clock, logger, quiet)
         joined = JoinObserver(store.control, store.joins, self, logger)
-        committer = Committer(store.control, store.journal, self._clock, (breakers, joined), inbox=store.inbox)
+        committer = Committer(store.control, store.journal, self._clock, (breakers, joined), inbox=lambda: store.inbox)
         services = AttemptServices(
             store.control,
             store.journal,

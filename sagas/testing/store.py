@@ -7,15 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from sagas.core.states import SagaState
-from sagas.store.children.joins import Joins
 from sagas.store.connection import SharedConnection
 from sagas.store.control.control import ControlItems
 from sagas.store.control.mapping import state_of
-from sagas.store.journal.journal import Journal
-from sagas.store.journal.payloads import Payloads
-from sagas.store.settings import StoreSettings
-from sagas.store.signals.inbox import Inbox
-from sagas.store.tables import tables_over
+from sagas.store.inbox import Inbox
+from sagas.store.joins import Joins
+from sagas.store.journal.journal import Journal, Payloads
+from sagas.store.tables import StoreSettings, tables_over
 from sagas.store.types.blueprints import BlueprintItems
 from sagas.store.types.breakers import BreakerItems
 from sagas.testing.expressions import Item

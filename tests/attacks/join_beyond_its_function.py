@@ -31,7 +31,7 @@ logging.disable(logging.CRITICAL)
 from botocore.client import BaseClient
 
 from sagas import Saga, children, step
-from sagas.engine.children.children import Children
+from sagas.engine.children import Children
 from tests.support.bench import Bench, Death
 from tests.support.dynamodb import aws
 

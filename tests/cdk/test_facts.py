@@ -12,7 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from sagas import AutoDisable, CircuitBreaker, OrphanSweep
-from sagas.authoring.options import SagaOptions
+from sagas.authoring.definition.definition import OPTION_NAMES
 from sagas.cdk.options.function_options import FunctionOptions
 from sagas.cdk.options.service_options import ServiceOptions
 
@@ -24,9 +24,9 @@ PAGES = {
 }
 _OPTIONS = {
     field.name
-    for kind in (ServiceOptions, FunctionOptions, SagaOptions, AutoDisable, CircuitBreaker, OrphanSweep)
+    for kind in (ServiceOptions, FunctionOptions, AutoDisable, CircuitBreaker, OrphanSweep)
     for field in fields(kind)
-}
+} | {*OPTION_NAMES}
 _NOT_TEXT = re.compile(r"^ *```.*?^ *```$|<!--.*?-->", re.DOTALL | re.MULTILINE)
 _WORDS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _DIGITS = {word: str(number) for number, word in enumerate(_WORDS, 2)} | {"fifteen": "15", "twenty": "20"}

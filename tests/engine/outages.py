@@ -10,7 +10,7 @@ import pytest
 
 from sagas.core.commands import Discard
 from sagas.errors import Unavailable
-from sagas.messaging.message.message import Message, parse_record
+from sagas.messaging.message import Message, parse_record
 from tests.support.bench import Bench
 
 REQUEST = {"item": "train"}

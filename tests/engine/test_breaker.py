@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sagas.authoring.context import Context
 from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
@@ -20,7 +20,7 @@ from sagas.engine.attempt.runner import Runner
 from sagas.engine.composition.core import settings_from
 from sagas.errors import PermanentError, Rejected, TypeChanged, Unavailable
 from sagas.handlers import step as step_handler
-from sagas.messaging.message.message import Message
+from sagas.messaging.message import Message
 from sagas.store.tables import tables_for
 from sagas.store.types.breakers import BreakerItems
 from tests.support.aws import LambdaContext

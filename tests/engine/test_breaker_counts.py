@@ -18,7 +18,7 @@ from sagas.core.states import SagaState
 from sagas.engine.attempt.attempt import lease_for
 from sagas.engine.composition.core import settings_from
 from sagas.errors import Ambiguous, Cancelled, Unavailable
-from sagas.messaging.message.message import parse_record
+from sagas.messaging.message import parse_record
 from sagas.store.journal.journal import Journal
 from sagas.store.tables import tables_for
 from sagas.store.types.breakers import BreakerItems

@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from sagas.authoring.context import Context
 from sagas.authoring.policies import CircuitBreaker, Retry
@@ -23,9 +23,9 @@ from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.registry import Registry
 from sagas.engine.start.starter import Starter
 from sagas.engine.worker import End, Worker
-from sagas.messaging.message.message import Message
-from sagas.messaging.routes import Routes
-from sagas.store.settings import StoreSettings
+from sagas.messaging.message import Message
+from sagas.messaging.queues import Routes
+from sagas.store.tables import StoreSettings
 from sagas.store.types.breakers import BreakerItems
 from tests.support.aws import REGION, LambdaContext, client, create_tables
 from tests.support.bench import ManualClock

@@ -14,7 +14,7 @@ from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.core.gates import BreakerState
 from sagas.engine.composition.core import settings_from
-from sagas.messaging.message.message import parse_record
+from sagas.messaging.message import parse_record
 from sagas.store.tables import tables_for
 from sagas.store.types.breakers import BreakerItems
 from tests.support.bench import Bench

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from sagas.engine.attempt.carrying import Value, digest_of, onward, proven_inputs
-from sagas.messaging.message.carried import CARRY_LIMIT, CarriedInput
-from sagas.messaging.message.message import parse_record
-from sagas.store.journal.entries import Entry
-from sagas.store.journal.entry_hash import payload_hash
+from sagas.engine.attempt.course import Value, digest_of, onward, proven_inputs
+from sagas.messaging.message import CARRY_LIMIT, CarriedInput, parse_record
+from sagas.store.journal.entries import Entry, payload_hash
 from tests.engine.metering import Wire
 from tests.support.aws import HandmadeStack
 from tests.support.bench import Bench

@@ -17,7 +17,7 @@ from sagas.core.states import SagaStatus
 from sagas.engine.attempt.course import Chain
 from sagas.errors import Rejected, Unavailable
 from sagas.handlers import step as step_handler
-from sagas.handlers.observability.telemetry import telemetry
+from sagas.handlers.telemetry import telemetry
 from tests.engine.metering import Meter, Wire, metered
 from tests.support.aws import HandmadeStack, LambdaContext
 from tests.support.bench import Bench, Death, deploy_functions, once

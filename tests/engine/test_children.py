@@ -15,7 +15,7 @@ import pytest
 from sagas import Context, Exhausted, Retry, Saga, children, step, wait_for
 from sagas.core.ids import child_id
 from sagas.core.states import SagaStatus
-from sagas.engine.children import children as looking_after
+from sagas.engine import children as looking_after
 from sagas.errors import Conflict
 from sagas.store.journal.entries import NEVER_STARTED
 from tests.support.bench import Bench, Death, once

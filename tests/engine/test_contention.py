@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from sagas import Context, Saga, children, step, wait_for
 from sagas.errors import Unavailable
-from sagas.store.outcomes import Contended, Unwritable
+from sagas.store.connection import Contended, Unwritable
 from sagas.testing.tables import refusal
 from tests.support.bench import Bench
 from tests.support.dynamodb import aws

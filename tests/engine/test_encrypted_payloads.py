@@ -14,8 +14,8 @@ from botocore.exceptions import ClientError
 from sagas import Rejected, S3Object, Saga, children, step, wait_for
 from sagas.aws import translated
 from sagas.errors import SagaError
+from sagas.store.connection import Changed
 from sagas.store.encryption import PayloadEncryption
-from sagas.store.outcomes import Changed
 from tests.support.aws import HandmadeStack, client
 from tests.support.bench import Bench, deploy_functions
 from tests.support.engine import Engine

@@ -10,7 +10,7 @@ import pytest
 from sagas import Saga, step
 from sagas.core.commands import Postpone
 from sagas.engine.worker import End
-from sagas.messaging.message.message import Message
+from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
 from tests.support.bench import Bench
 from tests.support.engine import Engine

@@ -6,10 +6,10 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sagas.authoring.context import Context
 from sagas.core.commands import Discard, Postpone
@@ -20,7 +20,7 @@ from sagas.engine.composition.core import settings_from
 from sagas.engine.registry import Registry
 from sagas.engine.worker import End
 from sagas.errors import Cancelled, Unavailable
-from sagas.messaging.message.message import Message, parse_record
+from sagas.messaging.message import Message, parse_record
 from tests.engine.acting import ACT, LEASE, Acting, Brief, helpers, until
 from tests.support.aws import HandmadeStack, LambdaContext
 from tests.support.bench import Bench, ManualClock

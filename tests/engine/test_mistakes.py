@@ -13,12 +13,11 @@ from sagas.authoring.definition.definition import SagaDefinition
 from sagas.authoring.redaction import Place, Redaction
 from sagas.core.gates import AttemptOutcome
 from sagas.core.states import SagaState, StepState
-from sagas.engine import advance, committer, registry
+from sagas.engine import advance, children, committer, registry
 from sagas.engine.attempt import attempt
-from sagas.engine.children import children
 from sagas.engine.operate import breaker
 from sagas.errors import NotFound
-from sagas.store.outcomes import Fenced
+from sagas.store.connection import Fenced
 from tests.engine import test_results_of_releases as results
 from tests.engine import test_secrets_of_releases as secrets
 from tests.engine import test_settling as settling

@@ -15,8 +15,8 @@ import pytest
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine import advance
 from sagas.engine.supervise.recovery import RecoveryFilter
+from sagas.store.connection import Fenced
 from sagas.store.control.control import ControlItems
-from sagas.store.outcomes import Fenced
 from sagas.testing.faults import DEATHS, LOST_ANSWERS, Fault, Point
 from tests.engine.test_mistakes import MISTAKES, MISTAKES_ABOUT_SECRETS
 from tests.faults.invariants import check

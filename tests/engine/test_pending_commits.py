@@ -5,18 +5,17 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.states import Attempts, SagaStatus, StepState
 from sagas.engine.attempt import attempt, failures
-from sagas.engine.attempt.late_commits import pending_fact, with_pending
+from sagas.engine.attempt.failures import pending_fact, with_pending
 from sagas.errors import InvalidRequest
-from sagas.messaging.message.message import Message, parse_record
-from sagas.messaging.message.pending_commit import PendingCommit
+from sagas.messaging.message import Message, PendingCommit, parse_record
 from sagas.store.journal.entries import details_of
 from tests.store.states import NOW, lease, saga
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sagas.authoring.context import Context
 from sagas.authoring.policies import Retry
@@ -18,7 +18,7 @@ from sagas.core.text import iso
 from sagas.engine.attempt.attempt import lease_for
 from sagas.errors import PermanentError, Rejected, Unavailable
 from sagas.handlers import step as step_handler
-from sagas.messaging.message.message import Message
+from sagas.messaging.message import Message
 from tests.support.aws import LambdaContext
 from tests.support.bench import Bench
 from tests.support.sagas import FAIL, LOG, Order

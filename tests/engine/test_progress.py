@@ -10,7 +10,7 @@ import pytest
 
 from sagas.authoring.context import Context
 from sagas.core.states import Lease, Progress, SagaState, StepState
-from sagas.engine.attempt.progress import INTERVAL, ProgressReport
+from sagas.engine.attempt.heartbeat import INTERVAL, ProgressReport
 from sagas.engine.clock import SystemClock
 from sagas.errors import Unavailable
 from tests.engine.acting import ACT, Acting, Brief, helpers, until

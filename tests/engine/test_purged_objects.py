@@ -11,7 +11,7 @@ from sagas.authoring.redaction import Secret
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.errors import Unavailable
-from sagas.store.journal.payloads import Payloads
+from sagas.store.journal.journal import Payloads
 from tests.engine.purges import DAY, HOUR, Make, purge, start, stored
 from tests.support.bench import Bench
 from tests.support.sagas import Order

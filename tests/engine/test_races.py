@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from sagas.core.states import Cancel, SagaState, SagaStatus, StepState, StepStatus
 from sagas.engine.attempt.attempt import Invocation
@@ -21,11 +22,10 @@ from sagas.engine.clock import SystemClock
 from sagas.engine.registry import Registry
 from sagas.engine.start.starter import Started
 from sagas.errors import SagaError
-from sagas.messaging.message.message import Message
-from sagas.messaging.queues import Queues
-from sagas.messaging.routes import Routes
+from sagas.messaging.message import Message
+from sagas.messaging.queues import Queues, Routes
+from sagas.store.connection import Fenced
 from sagas.store.journal.entries import Entry
-from sagas.store.outcomes import Fenced
 from tests.store.conftest import CONCURRENT, STALE_AFTER, Store, connect
 from tests.store.states import NOW, lease, new_id, saga
 from tests.support.aws import LambdaContext, client
@@ -40,7 +40,7 @@ ROUNDS = 5
 @pytest.fixture(params=CONCURRENT, scope="module")
 def where(request: pytest.FixtureRequest) -> Database:
     """Each database in turn, with the emulator's S3."""
-    return replace(database(request.param), s3_url=emulator().s3_url)
+    return dataclasses.replace(database(request.param), s3_url=emulator().s3_url)
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,9 @@ import pytest
 from sagas.core.states import SagaState, StepState
 from sagas.engine.clock import uuid7
 from sagas.engine.registry import Registry
-from sagas.messaging.routes import Routes
+from sagas.messaging.queues import Routes
 from sagas.store.control.mapping import item_of
-from sagas.store.settings import StoreSettings
-from sagas.store.tables import tables_for
+from sagas.store.tables import StoreSettings, tables_for
 from tests.support.aws import REGION, client, create_tables
 from tests.support.bench import ManualClock
 from tests.support.databases import emulator

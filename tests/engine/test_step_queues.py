@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from sagas.core.commands import Backlog
 from sagas.core.states import SagaState, StepState
-from sagas.engine.supervise.step_queues import QueueProgress, StepQueues
+from sagas.engine.step_queues import StepQueues
+from sagas.engine.worker import QueueProgress
 from sagas.errors import NotFound, Unavailable
-from sagas.messaging.message.message import Message
-from sagas.store.schedule.watermarks import Watermark
+from sagas.messaging.message import Message
+from sagas.store.watermarks import Watermark
 from tests.support.bench import Bench, ManualClock
 from tests.support.sagas import FAIL, LOG, REJECTED, Trip
 

@@ -6,19 +6,19 @@ import json
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sagas.engine.sweep.orphans import COUNTS
 from sagas.engine.sweep.sweep import SweepRequest, sweeper_of
 from sagas.engine.sweep.sweep_rounds import MOST_OPEN, PartName
 from sagas.errors import InvalidRequest, NotFound, Unavailable
 from sagas.handlers.tasks.sweeping import continue_sweep, sweep
-from sagas.store.documents import unpacked
 from sagas.store.journal.objects import ObjectPage, Objects
 from sagas.store.schedule.sweep_rounds import Round, RoundPart, SweepRounds
+from sagas.store.tables import unpacked
 from tests.engine.metering import Wire
 from tests.engine.sweeping import DAY, Look, Proxy, SweepDesk, Zip
 from tests.support.aws import LambdaContext

@@ -12,17 +12,16 @@ from sagas.core import undoing
 from sagas.core.events import ChildrenStarted
 from sagas.core.ids import child_id, parent_of
 from sagas.core.states import FanOut, SagaState, StepState
-from sagas.engine.children.children import Children
+from sagas.engine.children import Children
 from sagas.engine.operate.operations import Operations
 from sagas.engine.supervise import purge
 from sagas.engine.supervise.purge import Purger
 from sagas.engine.supervise.recovery import RecoveryRun
-from sagas.store.children import joins
-from sagas.store.children.joined import FORWARD, NEVER, ChildOutcome, Tally
-from sagas.store.control import control
+from sagas.store import joins
 from sagas.store.control.control import ControlItems
 from sagas.store.control.mapping import purge_at
-from sagas.store.settings import StoreSettings
+from sagas.store.joins import FORWARD, NEVER, ChildOutcome, Tally
+from sagas.store.tables import StoreSettings
 from tests.faults.rules import Rule, rules_in, within
 
 FAMILY_RULES: dict[str, Rule] = {}
@@ -67,7 +66,7 @@ def _plain_commits_do_not_join() -> Generator[None]:
     def no_writes(*given: Any) -> list[Any]:
         return []
 
-    with within((ControlItems, "commit"), (control, "join_writes"), no_writes):
+    with within((ControlItems, "commit"), (joins, "join_writes"), no_writes):
         yield
 
 

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 from sagas.core.states import SagaState, SagaStatus, StepStatus
 from sagas.engine.registry import Registry, SagaType
-from sagas.store.documents import unpacked
 from sagas.store.journal.chain import look_through
 from sagas.store.journal.entries import Entry
+from sagas.store.tables import unpacked
 from sagas.testing.faults import DELAYS, Fault, Plan
 from tests.faults.kin import check_families
 from tests.faults.mailbox import Letter

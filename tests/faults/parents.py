@@ -5,7 +5,7 @@ from __future__ import annotations
 from unittest.mock import patch
 
 from sagas.authoring.context import Context
-from sagas.engine.children import children
+from sagas.engine import children
 from sagas.testing.faults import ProcessDied
 from tests.faults.sagas import STAGE
 from tests.faults.scenario import ALWAYS, Scenarios, life

@@ -5,18 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from typing import Any, cast
 from unittest.mock import patch
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from sagas.core import arrivals, automaton, rules, transitions, undoing
 from sagas.core import events as ev
 from sagas.core.commands import CancelArrived, CompensateArrived, Decision
 from sagas.core.rules import Plan, forward
 from sagas.core.states import Cancel, SagaState, StepStatus
-from sagas.engine.children import children
+from sagas.engine import children
 from sagas.store.control.control import ControlItems
 from tests.faults.rules import Rule, rules_in
 

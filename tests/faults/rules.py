@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 from unittest.mock import patch
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from sagas.core import arrivals, rules, transitions, undoing
 from sagas.core import events as ev
@@ -22,17 +23,17 @@ from sagas.engine import committer
 from sagas.engine.attempt.attempt import SKEW, Attempt
 from sagas.engine.read.remains import Remains
 from sagas.engine.start.starter import Starter
+from sagas.engine.step_queues import StepQueues
 from sagas.engine.supervise import due_scan
 from sagas.engine.supervise.due_scan import Finder
 from sagas.engine.supervise.purge import Purger
 from sagas.engine.supervise.recovery import RecoveryReport, RecoveryRun
-from sagas.engine.supervise.step_queues import StepQueues
 from sagas.errors import Ambiguous, SagaError
+from sagas.store.connection import Fenced, Refused
 from sagas.store.control.control import ControlItems
 from sagas.store.journal.entries import Entry
 from sagas.store.journal.journal import Journal
 from sagas.store.journal.tombstones import Tombstones
-from sagas.store.outcomes import Fenced, Refused
 from sagas.store.types.blueprints import BlueprintItems
 
 Off = Callable[[], AbstractContextManager[Any]]

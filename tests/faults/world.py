@@ -13,13 +13,14 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Literal
 from unittest.mock import patch
 
 from botocore.exceptions import BotoCoreError
+from msgspec.structs import replace
 
 from sagas.authoring.context import Context
 from sagas.core.states import SagaState, SagaStatus
@@ -30,16 +31,15 @@ from sagas.errors import Conflict, SagaError
 from sagas.handlers import bulk as bulk_handler
 from sagas.handlers import now as now_handler
 from sagas.handlers import step as step_handler
-from sagas.handlers.observability.telemetry import Telemetry
-from sagas.messaging.routes import Routes
+from sagas.handlers.telemetry import Telemetry
+from sagas.messaging.queues import Routes
 from sagas.messaging.work import BULK, NOW
 from sagas.store.control.mapping import OVERTAKEN
-from sagas.store.documents import unpacked
 from sagas.store.index import listing
 from sagas.store.journal.chain import look_through_tombstone
 from sagas.store.journal.entries import NEVER_STARTED, Entry
 from sagas.store.journal.tombstones import tombstone_in
-from sagas.store.settings import StoreSettings
+from sagas.store.tables import StoreSettings, unpacked
 from sagas.testing.faults import Fault, Point, ProcessDied, Wire
 from sagas.testing.tables import refusal
 from tests.faults.families import FAMILIES

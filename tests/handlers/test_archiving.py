@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from sagas.errors import InvalidRequest
-from sagas.formats import FORMAT, NewerFormat
+from sagas.errors import FORMAT, InvalidRequest, NewerFormat
 from sagas.handlers import archiving
-from sagas.store.journal.entry_hash import linked
+from sagas.store.journal.entries import linked
 from tests.handlers.conftest import Make, Site
 from tests.support.aws import LambdaContext
 from tests.support.sagas import Trip

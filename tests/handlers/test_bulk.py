@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sagas.core.text import iso
-from sagas.formats import FORMAT
+from sagas.errors import FORMAT
 from sagas.handlers import bulk, supervisor
 from sagas.messaging.work import MOST_HOPS, DueSagas, Work
 from tests.handlers.conftest import Make, Site, load

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sagas import Context, Exhausted, Retry, Saga, step
 from sagas.authoring.definition.definition import definition_of
@@ -65,7 +65,7 @@ def test_a_cancel_that_was_accepted_before_is_answered_as_ever(site: Make, monke
     s = site(Trip)
     saga_id = s.begin("trip")
     assert s.call("DELETE", f"/sagas/trip/{saga_id}").status == 200
-    changed = dataclasses.replace(definition_of(Trip), cancellable=False)
+    changed = replace(definition_of(Trip), cancellable=False)
     monkeypatch.setattr(Trip, "__saga_definition__", changed)
     api_handler.reset()
     assert s.call("GET", "/types/trip").body["cancellable"] is False

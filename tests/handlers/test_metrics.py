@@ -11,7 +11,7 @@ import pytest
 
 from sagas import CircuitBreaker, Context, Retry, Saga, step
 from sagas.core.text import epoch
-from sagas.formats import FORMAT
+from sagas.errors import FORMAT
 from sagas.handlers import supervisor
 from sagas.store.control.control import ControlItems
 from tests.handlers.conftest import Make, Site

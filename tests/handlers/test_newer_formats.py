@@ -9,7 +9,7 @@ import pytest
 from sagas.authoring.policies import AutoDisable, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.formats import FORMAT
+from sagas.errors import FORMAT
 from tests.handlers.conftest import Answer, Make, Site
 from tests.support.sagas import FAIL, LOG, Fatal, Order, Trip
 

@@ -13,7 +13,7 @@ from sagas.authoring.steps import step
 from sagas.authoring.waits import wait_for
 from sagas.engine.operate import pausing
 from sagas.engine.operate.pausing import SPREAD
-from sagas.messaging.message.message import Message
+from sagas.messaging.message import Message
 from sagas.store.control.control import ControlItems
 from tests.handlers.conftest import Make, Site
 from tests.support.bench import Death, once

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from sagas.errors import InvalidRequest
-from sagas.formats import FORMAT, NewerFormat
+from sagas.errors import FORMAT, InvalidRequest, NewerFormat
 from sagas.handlers import step as step_handler
 from tests.handlers.conftest import Make, Site
 from tests.support.aws import REGION, LambdaContext

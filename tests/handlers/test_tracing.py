@@ -18,9 +18,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode
 
 from sagas import Context, Saga, step
+from sagas.handlers import otel, supervisor, telemetry
 from sagas.handlers import step as step_handler
-from sagas.handlers import supervisor
-from sagas.handlers.observability import otel, tracing
 from tests.handlers.conftest import Make, Site, request
 from tests.support.aws import LambdaContext
 from tests.support.sagas import FAIL, Order, Stubborn, Trip
@@ -56,7 +55,7 @@ def traced(site: Make, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         return site(*classes, OTEL_TRACES_EXPORTER="memory", **environment)
 
     yield make
-    tracing.tracer.cache_clear()
+    telemetry.tracer.cache_clear()
 
 
 def spans(prefix: str = "") -> list[ReadableSpan]:
@@ -242,7 +241,7 @@ def test_the_supervisor_is_traced(traced: Make) -> None:
 def test_sampling_and_exporter_are_the_standard_variables() -> None:
     source = """
 import os
-from sagas.handlers.observability.tracing import tracer
+from sagas.handlers.telemetry import tracer
 made = tracer()
 with made.span("thing", {"sagas.saga": "trip"}):
     pass
@@ -296,9 +295,9 @@ def test_off_is_off(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) 
         monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    tracing.tracer.cache_clear()
-    assert tracing.tracer() is None
-    tracing.tracer.cache_clear()
+    telemetry.tracer.cache_clear()
+    assert telemetry.tracer() is None
+    telemetry.tracer.cache_clear()
 
 
 def test_otlp_is_there_with_the_extra() -> None:

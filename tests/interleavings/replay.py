@@ -13,13 +13,14 @@ import json
 import logging
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, cast
 from unittest.mock import patch
 
 from botocore.client import BaseClient
 from botocore.exceptions import BotoCoreError, ClientError, ReadTimeoutError
 from greenlet import getcurrent, greenlet
+from msgspec.structs import replace
 
 from sagas.authoring.context import Context
 from sagas.engine.attempt.course import Chain
@@ -29,9 +30,9 @@ from sagas.errors import Rejected, SagaError
 from sagas.handlers import bulk as bulk_handler
 from sagas.handlers import now as now_handler
 from sagas.handlers import step as step_handler
-from sagas.messaging.routes import Routes
+from sagas.messaging.queues import Routes
 from sagas.messaging.work import BULK, NOW
-from sagas.store.settings import StoreSettings
+from sagas.store.tables import StoreSettings
 from tests.faults.mailbox import Letter
 from tests.faults.sagas import STAGE
 from tests.interleavings.texts import text_of, value_of

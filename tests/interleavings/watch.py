@@ -12,7 +12,7 @@ from sagas.engine.attempt.attempt import SKEW
 from sagas.engine.attempt.course import RECORDING
 from sagas.engine.clock import claimed_at
 from sagas.store.journal.entries import NEVER_STARTED
-from sagas.store.settings import StoreSettings
+from sagas.store.tables import StoreSettings
 from tests.faults.mailbox import Letter
 from tests.faults.world import past_pivot
 from tests.interleavings.snapshot import Execution

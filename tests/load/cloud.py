@@ -10,12 +10,13 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, redirect_stdout, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 from unittest.mock import patch
 
 from botocore.exceptions import ConnectTimeoutError
+from msgspec.structs import replace
 
 from sagas.authoring.definition.definition import definition_of
 from sagas.cdk.layout.step_groups import SHARED, StepGroup
@@ -27,9 +28,9 @@ from sagas.errors import SagaError
 from sagas.handlers import bulk as bulk_handler
 from sagas.handlers import now as now_handler
 from sagas.handlers import step as step_handler
-from sagas.messaging.routes import Routes
+from sagas.messaging.queues import Routes
 from sagas.messaging.work import BULK, NOW
-from sagas.store.settings import StoreSettings
+from sagas.store.tables import StoreSettings
 from sagas.testing.expressions import Item
 from sagas.testing.faults import ProcessDied, Wire
 from sagas.testing.tables import refusal

@@ -9,7 +9,7 @@ import pytest
 
 from sagas.core.commands import Backlog
 from sagas.core.states import SagaState
-from sagas.engine.supervise.step_queues import StepQueues
+from sagas.engine.step_queues import StepQueues
 from sagas.messaging.work import BULK, NOW
 from tests.load import stories
 from tests.load.sagas import PARTS, Part, Sleeping, Whole

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace as with_changes
 from typing import Any, cast
 from unittest.mock import patch
 
@@ -91,6 +90,6 @@ def mistaken(name: str, other: Any) -> Generator[None]:
             if original is not None:
                 stack.enter_context(patch.object(module, name, other))
                 rows = {key: row for key, row in automaton.TABLE.items() if row.apply is original}
-                changed = {key: with_changes(row, apply=other) for key, row in rows.items()}
+                changed = {key: replace(row, apply=other) for key, row in rows.items()}
                 stack.enter_context(patch.dict(automaton.TABLE, changed))
         yield

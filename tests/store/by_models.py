@@ -23,11 +23,10 @@ from sagas.core.states import (
     StepStatus,
 )
 from sagas.core.text import epoch, iso
-from sagas.formats import FORMAT
+from sagas.errors import FORMAT
 from sagas.store.control.mapping import OVERTAKEN, due_at, shard_of
 from sagas.store.journal.entries import Entry
-from sagas.store.settings import StoreSettings
-from sagas.store.tables import DeadAttribute, StepAttribute, Tables
+from sagas.store.tables import DeadAttribute, StepAttribute, StoreSettings, Tables
 
 _FORWARD = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value, SagaStatus.WAITING.value)
 _READY = (StepStatus.PENDING.value, StepStatus.RETRYING.value)

@@ -8,19 +8,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sagas.store.control.control import ControlItems
 from sagas.store.index.listing import Listing
-from sagas.store.journal.journal import Journal
-from sagas.store.journal.payloads import Payloads, prefix_of
+from sagas.store.journal.journal import Journal, Payloads, prefix_of
 from sagas.store.journal.tombstones import Tombstones
-from sagas.store.settings import StoreSettings
-from sagas.store.tables import Tables, tables_for
+from sagas.store.tables import StoreSettings, Tables, tables_for
 from sagas.store.types.streaks import Streaks
 from tests.support.aws import REGION, client, create_joins_table, create_tables
 from tests.support.databases import Database, database

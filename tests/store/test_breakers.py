@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from sagas.core.gates import BreakerState
 from sagas.store.types.breakers import BreakerItems

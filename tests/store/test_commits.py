@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from sagas.core.states import Attempts, Cancel, SagaState, SagaStatus, StepStatus
-from sagas.store.outcomes import Fenced, FlagWon, Refused
+from sagas.store.connection import Fenced, FlagWon, Refused
 from tests.store.conftest import STALE_AFTER, Store
 from tests.store.moves import cancel, claimed, completed, ended, last
 from tests.store.states import NOW, lease, saga

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
+from msgspec.structs import replace
 
 from sagas.core.automaton import decide
 from sagas.core.states import (
@@ -23,9 +23,9 @@ from sagas.core.states import (
     StepStatus,
 )
 from sagas.errors import SagaError
+from sagas.store.connection import Fenced
 from sagas.store.control.mapping import purge_at, shard_of
 from sagas.store.journal.entries import Entry, Tombstone
-from sagas.store.outcomes import Fenced
 from tests.store.conftest import SHARDS, STALE_AFTER, Store
 from tests.store.moves import claimed, completed, ended, last
 from tests.store.states import NOW, PLAN, Walk, contents, lease, new_id, runs, saga, walks

@@ -10,9 +10,9 @@ from moto import mock_aws
 
 from sagas.errors import SagaError
 from sagas.store import encryption
-from sagas.store.documents import is_encrypted
+from sagas.store.connection import Changed
 from sagas.store.encryption import PayloadEncryption
-from sagas.store.outcomes import Changed
+from sagas.store.tables import is_encrypted
 from tests.support.aws import REGION, client
 
 ID, OTHER = "019aa59c-fb80-7c1e-9b52-4f6d0a3e8b17", "019aa59c-fb80-7c1e-9b52-4f6d0a3e8b18"

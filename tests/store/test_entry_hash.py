@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sagas.engine.clock import SystemClock
-from sagas.store.journal.entries import Entry
-from sagas.store.journal.entry_hash import canonical, chained, details_hash, payload_hash
+from sagas.store.journal.entries import Entry, canonical, chained, details_hash, payload_hash
 from tests.store.conftest import Store
 from tests.store.states import NOW, new_id
 from tests.store.test_journal import documents

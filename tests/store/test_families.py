@@ -8,9 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from sagas.core.states import Attempts, Cancel, FanOut, Order, Parent, SagaState, SagaStatus, StepState, StepStatus
-from sagas.store.children.joined import COMPLETED, FORWARD, NEVER, UNDONE, ChildOutcome, undoing
-from sagas.store.children.joins import Joins
-from sagas.store.outcomes import Fenced
+from sagas.store.connection import Fenced
+from sagas.store.joins import COMPLETED, FORWARD, NEVER, UNDONE, ChildOutcome, Joins, undoing
 from tests.store.conftest import STALE_AFTER, Store
 from tests.store.states import NOW, lease, new_id, saga
 

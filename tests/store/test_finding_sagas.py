@@ -9,7 +9,7 @@ from sagas.core.states import SagaState, SagaStatus
 from sagas.store.control.mapping import ended_shard
 from sagas.store.index.listing import IdPage, TimeRange
 from sagas.store.index.search_keys import SearchKeys, find_key
-from sagas.store.types.pauses import SETTLING, Pauses
+from sagas.store.pauses import SETTLING, Pauses
 from tests.store.conftest import SHARDS, STALE_AFTER, Store
 from tests.store.states import NOW, lease, new_id, saga
 

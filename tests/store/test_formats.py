@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from sagas.core.states import SagaState, SagaStatus
-from sagas.formats import FORMAT, NewerFormat
+from sagas.errors import FORMAT, NewerFormat
 from sagas.store.index.summaries import SagaSummaries
 from sagas.store.journal.entries import Entry
 from tests.store.conftest import STALE_AFTER, Store

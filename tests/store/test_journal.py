@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sagas.errors import SagaError
+from sagas.store.connection import Fenced
 from sagas.store.journal.entries import Entry
-from sagas.store.journal.journal import Journal
-from sagas.store.journal.payloads import Payloads, prefix_of
-from sagas.store.outcomes import Fenced
+from sagas.store.journal.journal import Journal, Payloads, prefix_of
 from tests.store.conftest import Store
 from tests.store.states import NOW, new_id
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
+from msgspec.structs import replace
 
 from benchmarks.units import KILOBYTE, item_size
 from functions.approval import Approval
@@ -35,15 +35,13 @@ from sagas.core.states import (
 )
 from sagas.engine.clock import SystemClock
 from sagas.engine.registry import SagaType
+from sagas.store.connection import Fenced, Refused
 from sagas.store.control.control import ControlItems
 from sagas.store.control.control_marks import progress_of
 from sagas.store.control.mapping import item_of, state_of
 from sagas.store.journal.entries import ACTIONS, Entry
-from sagas.store.journal.journal import Journal
-from sagas.store.journal.payloads import Payloads
-from sagas.store.outcomes import Fenced, Refused
-from sagas.store.settings import StoreSettings
-from sagas.store.tables import Tables, tables_for
+from sagas.store.journal.journal import Journal, Payloads
+from sagas.store.tables import StoreSettings, Tables, tables_for
 from tests.store import by_models
 from tests.store.conftest import STALE_AFTER
 from tests.store.states import NOW, contents, lease, new_id, saga, times

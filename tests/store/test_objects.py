@@ -15,8 +15,7 @@ from sagas.core.states import SagaStatus
 from sagas.errors import SagaError, Unavailable
 from sagas.store.index.summaries import SagaSummaries, SagaSummary
 from sagas.store.journal.objects import Listed, Objects, connect_s3
-from sagas.store.settings import StoreSettings
-from sagas.store.tables import tables_for
+from sagas.store.tables import StoreSettings, tables_for
 from tests.store.conftest import STALE_AFTER, Store, connect
 from tests.store.states import NOW, saga
 from tests.support.aws import REGION

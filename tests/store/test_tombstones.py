@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from msgspec import structs
+from msgspec.structs import replace
 
 from sagas.core.states import Attempts, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.store.index.summaries import SagaSummaries, SagaSummary

@@ -21,7 +21,7 @@ from sagas.cdk.options.service_options import FunctionOptions, SagaServiceProps
 from sagas.cli.main import app
 from sagas.core.events import FACTS
 from sagas.core.states import SagaStatus, StepStatus
-from sagas.handlers.observability.metrics import METRICS
+from sagas.handlers.telemetry import METRICS
 from sagas.operations import OPERATIONS
 
 ROOT = Path(__file__).parents[2]

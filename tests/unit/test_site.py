@@ -122,7 +122,7 @@ def test_every_code_of_the_api_has_an_anchor() -> None:
 
 
 def test_every_metric_that_is_written_is_on_the_page_and_no_other() -> None:
-    metrics: Any = importlib.import_module("sagas.handlers.observability.metrics")
+    metrics: Any = importlib.import_module("sagas.handlers.telemetry")
     handlers = "\n".join(path.read_text() for path in sorted((ROOT / "sagas" / "handlers").rglob("*.py")))
     names = re.findall(r"\.(?:count|measure|add_metric)\(([^,]*),", handlers)
     written = set(re.findall(r'"(\w+)"', " ".join(names)))

@@ -23,7 +23,7 @@ MOST_FILES = {
     "A new action when a step is exhausted": 5,
     "A new audit action": 4,
     "A new CLI verb on one saga": 4,
-    "A new alarm": 3,
+    "A new alarm": 2,
     "A new retry policy": 1,
     "A new field of the start request": 4,
 }

@@ -5,22 +5,24 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sagas.authoring.definition.definition import (
     DEFINITION,
     ChildrenDefinition,
     Parameter,
     SagaDefinition,
+    SagaOptions,
     StepDefinition,
     StepSource,
     UndoDefinition,
 )
 from sagas.authoring.definition.instance_state import check_instance_state
 from sagas.authoring.definition.members import AnyStep, Members
-from sagas.authoring.options import SagaOptions
 from sagas.authoring.policies import (
     DEFAULT_RETRY,
     LONGEST_WAIT,
@@ -31,14 +33,23 @@ from sagas.authoring.policies import (
     attempt_seconds,
 )
 from sagas.authoring.redaction import REQUEST, redaction_of
-from sagas.authoring.search_keys import find_by_of
 from sagas.authoring.shapes.base import UnsupportedType
 from sagas.authoring.shapes.compiler import shape_of, type_name
-from sagas.authoring.signatures.assignability import can_hold, can_hold_context, is_optional
-from sagas.authoring.signatures.scope import NameScope, resolve
-from sagas.authoring.signatures.signatures import Signature, as_method, read_signature
+from sagas.authoring.signatures import (
+    NameScope,
+    Signature,
+    as_method,
+    can_hold,
+    can_hold_context,
+    is_optional,
+    read_signature,
+    resolve,
+)
 from sagas.authoring.steps import DEFAULT_TIMEOUT, Step, WaitOptions
 from sagas.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from sagas.authoring.search_keys import SearchKey
 
 MAX_RETRY_SECONDS = 14 * 24 * 3600
 """SQS keeps a message for at most 14 days."""
@@ -49,8 +60,7 @@ DEEPEST = 5
 _FIXED = ("request", "ctx")
 
 
-@dataclass(slots=True)
-class _Builder:
+class _Builder(Struct):
     """The class that is being read, and the steps defined so far."""
 
     where: str
@@ -411,6 +421,11 @@ def build(
             raise DefinitionError(f"{where}: upcast: {source!r} must be a function, not {function!r}")
     of_children = {step.name: step.children.hidden for step in builder.steps if step.children is not None}
     redaction = redaction_of(where, types, options.redact, of_children)
+    find_by: tuple[SearchKey, ...] = ()
+    if options.find_by:
+        from sagas.authoring.search_keys import find_by_of
+
+        find_by = find_by_of(where, request_type, redaction, options.find_by)
     return SagaDefinition(
         name=options.name,
         version=options.version,
@@ -427,6 +442,6 @@ def build(
         result=options.result,
         cancellable=options.cancellable,
         redaction=redaction,
-        find_by=find_by_of(where, request_type, redaction, options.find_by),
+        find_by=find_by,
         upcast=dict(options.upcast),
     )

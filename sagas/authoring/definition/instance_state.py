@@ -10,10 +10,11 @@ import ast
 import dis
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property, partialmethod
 from types import CodeType, FunctionType
 from typing import Any, cast
+
+from msgspec import Struct
 
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition
 from sagas.errors import DefinitionError
@@ -80,8 +81,7 @@ def _words(code: CodeType) -> set[str]:
     return words.union(*(_words(const) for const in code.co_consts if isinstance(const, CodeType)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+class _Source(Struct, frozen=True):
     """How the source of a method uses its instance.
 
     Args:

@@ -8,7 +8,7 @@ from functools import cached_property, partialmethod
 from types import MethodType
 from typing import Any, cast
 
-from sagas.authoring.signatures.scope import NameScope
+from sagas.authoring.signatures import NameScope
 from sagas.authoring.steps import MAKERS, Compensation, Decorator, Member, Step
 from sagas.authoring.waits import Sleep, Wait
 from sagas.errors import DefinitionError

@@ -12,15 +12,11 @@ from typing import Any, cast, get_args, get_origin
 
 from sagas.authoring.shapes import containers
 from sagas.authoring.shapes.base import Shape, UnsupportedType
-from sagas.authoring.shapes.choices import enum_choice, literal_choice
 from sagas.authoring.shapes.containers import Array, FixedArray, Json
-from sagas.authoring.shapes.models import Model, is_model
-from sagas.authoring.shapes.overlap import first_ambiguity
-from sagas.authoring.shapes.records import Record, RecordField
-from sagas.authoring.shapes.scalars import SCALARS, Float, Integer
-from sagas.authoring.shapes.unions import Union
-from sagas.authoring.signatures.annotations import bare, is_secret, is_union
-from sagas.authoring.signatures.generics import bindings, substitute
+from sagas.authoring.shapes.records import Model, Record, RecordField, is_model
+from sagas.authoring.shapes.scalars import SCALARS, Float, Integer, enum_choice, literal_choice
+from sagas.authoring.shapes.unions import Union, first_ambiguity
+from sagas.authoring.signatures import bare, bindings, is_secret, is_union, substitute
 
 Namespace = Mapping[str, Any]
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, cast, get_args
+
+from msgspec import Struct
 
 from sagas.authoring.shapes.base import Path, Problems, SchemaDefinitions, Shape, json_type_of, too_deep
+from sagas.authoring.shapes.containers import Json, with_whole_numbers
 
 _ABSENT: Any = object()
 
 
-@dataclass(frozen=True, slots=True)
-class RecordField:
+class RecordField(Struct, frozen=True):
     """A field of a record.
 
     Args:
@@ -142,3 +145,144 @@ def _may_be(shape: Shape, value: Any) -> bool:
 def _may_be_form(shape: Shape, data: Any) -> bool:
     """Check quickly whether ``data`` can be the JSON form of a value of the shape."""
     return _may_be(shape, data) if isinstance(data, dict | list) else shape.accepts(data)
+
+
+_JSON = Json()
+_DEFS = "#/$defs/"
+_STARS = "**********"
+"""pydantic writes every ``SecretStr`` like this."""
+
+
+def is_model(type_: Any) -> bool:
+    """Whether ``type_`` is a pydantic model, without importing pydantic."""
+    pydantic = sys.modules.get("pydantic")
+    return pydantic is not None and isinstance(type_, type) and issubclass(type_, pydantic.BaseModel)
+
+
+class Model(Shape):
+    """A pydantic model. Validation is strict, and unknown fields are refused unless the model allows them.
+
+    Args:
+        type_: the model's class.
+    """
+
+    json_types = frozenset({"object"})
+
+    def __init__(self, type_: Any) -> None:
+        self.type = type_
+        self.name: str = type_.__name__
+        self.label = self.name
+        self.hashable = type_.__hash__ is not None
+        self._extra = None if type_.model_config.get("extra") == "allow" else "forbid"
+
+    @property
+    def fields(self) -> dict[str, RecordField]:
+        """The fields by their names in JSON. Only pydantic knows their types."""
+        fields = self.type.model_fields.items()
+        names = {info.serialization_alias or info.alias or name: info for name, info in fields}
+        return {name: RecordField(name, _JSON, info.is_required(), always=True) for name, info in names.items()}
+
+    def encode(self, value: Any, at: Path, problems: Problems) -> Any:
+        if not self.holds(value):
+            return self.expected(at, problems, value)
+        if too_deep(at, problems):
+            return None
+        before = len(problems)
+        try:
+            dumped = value.model_dump(mode="json", by_alias=True, round_trip=True)
+        except ValueError as error:  # PydanticSerializationError is a ValueError
+            return problems.add(at, f"{self.name} cannot be written as JSON ({type(error).__name__})")
+        data = _JSON.encode(dumped, at, problems)
+        if len(problems) > before:
+            return None
+        # Aliases and serializers can write JSON that the model does not accept. Report this now, not in the next step.
+        text = json.dumps(data)
+        again, refusal = self._read(text)
+        if refusal is not None:
+            problem = "cannot read the JSON it writes: make its aliases and serializers match its fields"
+            return problems.add(at, f"{self.name} {problem}")
+        if _STARS in text and again.model_dump(round_trip=True) != value.model_dump(round_trip=True):
+            return problems.add(
+                at, f"{self.name} writes a secret as stars: annotate the field as Secret[str] from sagas"
+            )
+        return data
+
+    def decode(self, data: Any, at: Path, problems: Problems) -> Any:
+        before = len(problems)
+        plain = _JSON.decode(data, at, problems)
+        if len(problems) > before:
+            return None
+        # In strict mode, pydantic refuses 1.0 as an integer, although the model's schema allows it.
+        refusal: ValueError | None = None
+        for text in dict.fromkeys((json.dumps(plain), json.dumps(with_whole_numbers(plain)))):
+            value, refusal = self._read(text)
+            if refusal is None:
+                return value
+        details = getattr(refusal, "errors", None)
+        if details is None:
+            return problems.add(at, f"refused by {self.name} ({type(refusal).__name__})")
+        for detail in details(include_input=False, include_context=False, include_url=False):
+            place = at
+            for part in detail["loc"]:
+                place = place / part
+            problems.add(place, _message(detail, self.name))
+        return None
+
+    def _read(self, text: str) -> tuple[Any, ValueError | None]:
+        """Return the model whose JSON is ``text``, or the validation error."""
+        try:
+            return self.type.model_validate_json(text, strict=True, extra=self._extra), None
+        except ValueError as error:
+            return None, error
+
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
+        ref, new = definitions.reference(self.type, self.name)
+        if new:
+            own = self.type.model_json_schema(mode="validation")
+            nested: dict[str, Any] = own.pop("$defs", {})
+            recursive = str(own.get("$ref", "")).removeprefix(_DEFS)
+            if recursive in nested:
+                own = nested.pop(recursive)
+                definitions.same((self.type, recursive), self.type)
+            for name, schema in nested.items():
+                definitions.reference((self.type, name), name)
+                definitions.define((self.type, name), self._adapted(schema, definitions))
+            definitions.define(self.type, self._adapted(own, definitions))
+        return ref
+
+    def holds(self, value: Any) -> bool:
+        return type(value) is self.type
+
+    def _adapted(self, schema: Any, definitions: SchemaDefinitions) -> Any:
+        """Point references to the shared definitions, and forbid unknown fields."""
+        if isinstance(schema, list):
+            return [self._adapted(item, definitions) for item in cast("list[Any]", schema)]
+        if not isinstance(schema, dict):
+            return schema
+        adapted = {key: self._adapted(item, definitions) for key, item in cast("dict[str, Any]", schema).items()}
+        for key, target in adapted.items():
+            # a reference, or the mapping of a discriminator
+            if isinstance(target, str) and target.startswith(_DEFS):
+                name = target.removeprefix(_DEFS)
+                adapted[key] = definitions.reference((self.type, name), name)[0]["$ref"]
+        if self._extra == "forbid" and adapted.get("type") == "object" and "properties" in adapted:
+            adapted.setdefault("additionalProperties", False)
+        return adapted
+
+
+_QUOTING = frozenset({"value_error", "assertion_error", "union_tag_invalid"})
+"""Pydantic's errors whose text may quote the value, some of them from an exception of the author."""
+
+
+def _message(detail: dict[str, Any], model: str) -> str:
+    kind = str(detail["type"])
+    if kind == "missing":
+        return "required field is missing"
+    if kind == "extra_forbidden":
+        return "unknown field"
+    error_types: tuple[str, ...] = get_args(sys.modules["pydantic_core.core_schema"].ErrorType)
+    if kind in _QUOTING or kind not in error_types:
+        return f"refused by {model} ({kind})"
+    text = str(detail["msg"])
+    # after the comma, the texts of these errors quote the value
+    return text.split(",", 1)[0] if kind.endswith(("_parsing", "_invalid")) else text

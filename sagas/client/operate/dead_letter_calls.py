@@ -94,7 +94,7 @@ class DeadLetterCalls(Calls):
             InvalidRequest: the reason is too long, or has a control character.
             SagaError: this client has no URLs of queues, or the redrive was refused.
         """
-        from sagas.messaging.message.redriving import check_reason
+        from sagas.messaging.message import check_reason
 
         check_reason(reason)
         queue = self._dead_letter_queue(type)

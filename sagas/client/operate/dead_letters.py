@@ -17,8 +17,7 @@ from sagas.core.states import ENDED, SagaStatus
 from sagas.core.text import iso
 from sagas.engine.clock import SystemClock
 from sagas.errors import NotFound, SagaError, full_text
-from sagas.messaging.message.message import parse_record
-from sagas.messaging.message.redriving import redrive_attributes
+from sagas.messaging.message import parse_record, redrive_attributes
 
 if TYPE_CHECKING:  # the client imports this module
     from sagas.client.client import SagaClient

@@ -6,11 +6,11 @@ import json
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.policies import MOST_CHILDREN
@@ -19,26 +19,25 @@ from sagas.core import events as ev
 from sagas.core.commands import Send
 from sagas.core.rules import misfit, next_look, settles
 from sagas.core.states import DeadMessage, Lease, SagaState
-from sagas.engine.attempt.carrying import Value, correlated
 from sagas.engine.attempt.context import StepContext
-from sagas.engine.attempt.course import COMMIT_RESERVE, RECORDING, Course
+from sagas.engine.attempt.course import COMMIT_RESERVE, RECORDING, Course, Value, correlated
 from sagas.engine.attempt.failures import checked, postponement, step_failure, undo_failure
-from sagas.engine.attempt.heartbeat import Heartbeat
-from sagas.engine.attempt.progress import ProgressReport
+from sagas.engine.attempt.heartbeat import Heartbeat, ProgressReport
 from sagas.engine.attempt.runner import Runner, changed_children, inputs_needed, moment, secrets_in
 from sagas.engine.clock import Clock, claimed_at
-from sagas.engine.committer import Committed, Committer, EntryContext
-from sagas.engine.contention import write_contended
-from sagas.engine.gates import Gate, Gates, shut_gate
+from sagas.engine.committer import Committed, Committer, EntryContext, write_contended
+from sagas.engine.ports import Gate, Gates, shut_gate
 from sagas.engine.registry import SagaType
 from sagas.errors import NotYet, SagaError, TypeChanged, Unavailable, WrongResult
-from sagas.messaging.message.message import Message
-from sagas.messaging.message.pending_commit import PendingCommit
+from sagas.messaging.message import Message, PendingCommit
+from sagas.store.connection import Changed
 from sagas.store.control.control import ControlItems
 from sagas.store.journal.entries import details_of, hiding
 from sagas.store.journal.journal import Journal
-from sagas.store.outcomes import Changed
-from sagas.store.signals.sent import SentSignal
+
+if TYPE_CHECKING:
+    from sagas.store.inbox import SentSignal
+
 
 T = TypeVar("T")
 
@@ -52,8 +51,7 @@ def _no_callbacks(saga: str, saga_id: str, step: str) -> str:
     raise SagaError("ctx.callback_url: the environment lacks SAGAS_CALLBACK_URL and SAGAS_CALLBACK_SECRET")
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptServices:
+class AttemptServices(Struct, frozen=True):
     """Services of an attempt.
 
     Args:
@@ -61,7 +59,7 @@ class AttemptServices:
         connect: the function that makes the clients of ``ctx.client``.
         goes_on: called with the message of each further step that an invocation runs.
         callback_url: the function that makes the URL of a public wait, from saga, id and step.
-        accept: the function that puts a signal into the inbox, as ``sagas.store.signals.inbox.Inbox`` does.
+        accept: the function that puts a signal into the inbox, as ``sagas.store.inbox.Inbox`` does.
         gates: the gates that may refuse a claim, in order.
     """
 
@@ -79,8 +77,7 @@ class AttemptServices:
     gates: Gates = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(Struct, frozen=True):
     """The Lambda invocation that handles a message.
 
     Args:
@@ -320,6 +317,8 @@ class Attempt:
 
     def _answer(self, held: SagaState, type_: Any, value: object) -> None:
         """Send a signal to the running step. When its wait is committed, the signal ends it."""
+        from sagas.store.inbox import SentSignal
+
         data, index = encode(value, type_), self._message.index
         payload = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
         hidden = self._type.definition.redaction.hidden.get(self._message.step, ())

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec import Struct, field
 
 from sagas.authoring.context import object_key
 from sagas.engine.clock import Clock
@@ -27,8 +28,7 @@ def _client(service: str) -> Any:
     return connect(service, STEPS)
 
 
-@dataclass(slots=True)
-class StepContext:
+class StepContext(Struct):
     """One attempt of one step or undo, as user code sees it.
 
     Args:

@@ -28,7 +28,7 @@ from sagas.engine.attempt.course import Course
 from sagas.engine.committer import Committed
 from sagas.engine.registry import SagaType
 from sagas.errors import SagaError
-from sagas.messaging.message.message import Message
+from sagas.messaging.message import Message
 
 
 class IdempotentAttempt(Attempt, BasePersistenceLayer):

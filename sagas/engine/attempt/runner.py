@@ -13,14 +13,13 @@ from typing import Any, cast
 
 from sagas.authoring.codec import decode, encode
 from sagas.authoring.definition.definition import Parameter, SagaDefinition, StepDefinition, StepSource, UndoDefinition
-from sagas.authoring.definition.instance_state import note_on_instance_state
 from sagas.authoring.policies import LONGEST_WAIT
 from sagas.authoring.redaction import REQUEST
 from sagas.authoring.shapes.compiler import type_name
 from sagas.core.ids import types_hash
 from sagas.core.states import SagaState
-from sagas.engine.attempt.carrying import Value
 from sagas.engine.attempt.context import StepContext
+from sagas.engine.attempt.course import Value
 from sagas.errors import InvalidRequest, PermanentError, SagaError, TimedOut, WrongResult, listed, text_of
 
 _CHILDREN_CHANGED = "its children have other types now, or another order"
@@ -170,6 +169,8 @@ def _note_state(
     """Add a note to an ``AttributeError`` that names the method which sets the missing attribute."""
     missing = error.__cause__ if isinstance(error, TimedOut) else error
     if isinstance(missing, AttributeError) and missing.obj is instance:
+        from sagas.authoring.definition.instance_state import note_on_instance_state
+
         note = note_on_instance_state(definition, code.name, missing.name or "")
         if note:
             missing.add_note(note)

@@ -9,41 +9,38 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec.structs import replace
 
 from sagas.authoring.policies import SETTLE, AutoDisable
 from sagas.engine.advance import Advancer, MakesAttempts
 from sagas.engine.attempt.attempt import Attempt, AttemptServices
 from sagas.engine.attempt.course import UNCHAINED, Chain
 from sagas.engine.attempt.runner import Runner
-from sagas.engine.children.joining import JoinObserver
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.committer import Committer
-from sagas.engine.gates import Gates, PauseGate
-from sagas.engine.ports import CommitObserver, EngineObserver, MessageSender, NullObserver
+from sagas.engine.ports import CommitObserver, EngineObserver, Gates, MessageSender, NullObserver, PauseGate
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError
-from sagas.messaging.message.message import Message
-from sagas.messaging.queues import Queues
-from sagas.messaging.routes import Routes
-from sagas.store.children.joins import Joins
+from sagas.messaging.message import Message
+from sagas.messaging.queues import Queues, Routes
 from sagas.store.control.control import ControlItems
-from sagas.store.journal.journal import Journal
-from sagas.store.journal.payloads import Payloads
-from sagas.store.settings import StoreSettings
-from sagas.store.signals.inbox import Inbox
-from sagas.store.tables import Tables, tables_for
-from sagas.store.types.pauses import Pauses
+from sagas.store.journal.journal import Journal, Payloads
+from sagas.store.pauses import Pauses
+from sagas.store.tables import StoreSettings, Tables, tables_for
 
 if TYPE_CHECKING:
     from sagas.engine.observe.tracing import Tracer
     from sagas.engine.operate.auto_disable import AutoDisabler
     from sagas.engine.operate.breaker import Breakers
     from sagas.engine.operate.callbacks import Callbacks
+    from sagas.store.inbox import Inbox
     from sagas.store.index.listing import Listing
+    from sagas.store.joins import Joins
 
 
 @dataclass(frozen=True)
@@ -160,11 +157,15 @@ class Core:
     @cached_property
     def inbox(self) -> Inbox:
         """Accepted signals."""
+        from sagas.store.inbox import Inbox
+
         return Inbox(self.tables, self.settings, self.payloads)
 
     @cached_property
     def joins(self) -> Joins:
         """Outcomes of children."""
+        from sagas.store.joins import Joins
+
         return Joins(self.tables, self.settings)
 
     @cached_property
@@ -223,8 +224,11 @@ class Core:
         observers.append(self.observer)
         if any(saga.definition.auto_disable for saga in self.registry):
             observers.append(self.auto_disabler)
-        observers.append(JoinObserver(self.control, self.joins, self.queues, self.logger))
-        return Committer(self.control, self.journal, self.clock, tuple(observers), self.inbox)
+        if self.settings.joins_table:
+            from sagas.engine.joining import JoinObserver
+
+            observers.append(JoinObserver(self.control, self.joins, self.queues, self.logger))
+        return Committer(self.control, self.journal, self.clock, tuple(observers), lambda: self.inbox)
 
     @cached_property
     def services(self) -> AttemptServices:
@@ -239,7 +243,7 @@ class Core:
             self.logger,
             self.queues.delay,
             self.clients,
-            accept=self.inbox.accept,
+            accept=lambda state, index, signal, stale: self.inbox.accept(state, index, signal, stale),
             gates=gates,
         )
         services = services if self.goes_on is None else replace(services, goes_on=self.goes_on)
@@ -261,14 +265,14 @@ def settings_from(environment: Mapping[str, str]) -> StoreSettings:
     missing = [name for name in ("SAGAS_TABLE", "SAGAS_AUDIT_TABLE") if not environment.get(name)]
     if missing:
         raise SagaError(f"the environment lacks {', '.join(missing)}")
-    return StoreSettings(
-        sagas_table=environment["SAGAS_TABLE"],
-        audit_table=environment["SAGAS_AUDIT_TABLE"],
+    usual = StoreSettings(environment["SAGAS_TABLE"], environment["SAGAS_AUDIT_TABLE"])
+    return replace(
+        usual,
         payload_bucket=environment.get("SAGAS_PAYLOAD_BUCKET", ""),
-        payload_limit=int(environment.get("SAGAS_PAYLOAD_LIMIT", StoreSettings.payload_limit)),
-        shards=int(environment.get("SAGAS_SHARDS", StoreSettings.shards)),
-        retention=float(environment.get("SAGAS_RETENTION", StoreSettings.retention)),
-        key_retention=float(environment.get("SAGAS_KEY_RETENTION", StoreSettings.key_retention)),
+        payload_limit=int(environment.get("SAGAS_PAYLOAD_LIMIT", usual.payload_limit)),
+        shards=int(environment.get("SAGAS_SHARDS", usual.shards)),
+        retention=float(environment.get("SAGAS_RETENTION", usual.retention)),
+        key_retention=float(environment.get("SAGAS_KEY_RETENTION", usual.key_retention)),
         joins_table=environment.get("SAGAS_JOINS_TABLE", ""),
         payload_key=environment.get("SAGAS_PAYLOAD_KEY", ""),
         region=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from sagas.engine.children.children import Children
+from sagas.engine.children import Children
 from sagas.engine.composition.finding import Finding
 from sagas.engine.start.children import ChildCreator
 from sagas.engine.supervise.codeless import CodelessAdvancer

@@ -8,7 +8,7 @@ from sagas.engine.composition.core import Core
 from sagas.engine.operate.pausing import Pausing
 from sagas.engine.supervise.due_scan import look_ahead
 from sagas.engine.supervise.recovery import RecoveryRun
-from sagas.store.schedule.watermarks import Watermarks
+from sagas.store.watermarks import Watermarks
 
 
 class Recovering(Core):

@@ -7,9 +7,8 @@ from functools import cached_property
 from sagas.engine.advance import MakesAttempts
 from sagas.engine.attempt.idempotency import IdempotentAttempt
 from sagas.engine.composition.core import Core
-from sagas.engine.supervise.step_queues import QueueProgress
-from sagas.engine.worker import Worker
-from sagas.store.schedule.watermarks import Watermarks
+from sagas.engine.worker import QueueProgress, Worker
+from sagas.store.watermarks import Watermarks
 
 
 class Running(Core):

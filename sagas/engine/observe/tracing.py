@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import replace
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.states import SagaState
@@ -21,9 +22,8 @@ from sagas.engine.committer import Committed
 from sagas.engine.ports import MessageSender
 from sagas.engine.registry import SagaType
 from sagas.errors import SagaError
-from sagas.messaging.message.message import Message
-from sagas.messaging.message.trace import Trace, trace_in, trace_of
-from sagas.messaging.routes import Routes
+from sagas.messaging.message import Message, Trace, trace_in, trace_of
+from sagas.messaging.queues import Routes
 from sagas.messaging.work import NOW
 from sagas.store.journal.journal import Journal
 
@@ -46,7 +46,7 @@ class Span(Protocol):
 
 
 class Tracer(Protocol):
-    """Creates spans; see ``sagas.handlers.observability.otel``."""
+    """Creates spans; see ``sagas.handlers.otel``."""
 
     def span(
         self,

@@ -7,7 +7,8 @@ the number of failures. So a healthy type costs nothing.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sagas.authoring.policies import AutoDisable
 from sagas.core.events import Fact
@@ -25,8 +26,7 @@ _PAGES = 10
 """Maximum pages to search for a success. They cover the last 1,000 sagas that were started."""
 
 
-@dataclass(frozen=True, slots=True)
-class AutoDisabler:
+class AutoDisabler(Struct, frozen=True):
     """For each type that declares ``auto_disable``, counts the sagas that failed in a row.
 
     Each failure counts once, because the worker or supervisor that commits it counts it.

@@ -10,7 +10,9 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sagas.authoring.policies import Exhausted
 from sagas.core.commands import Postpone
@@ -39,8 +41,8 @@ from sagas.engine.clock import Clock
 from sagas.engine.ports import EngineObserver
 from sagas.engine.registry import Registry
 from sagas.errors import BreakerOpen, NotFound, Unavailable
-from sagas.messaging.limits import LONGEST_DELAY
-from sagas.messaging.message.message import Message
+from sagas.messaging.message import Message
+from sagas.messaging.queues import LONGEST_DELAY
 from sagas.store.types.breakers import BreakerItems
 
 GOOD_FOR = 1.0
@@ -54,8 +56,7 @@ _LONGEST_QUIET = 60.0
 """Upper limit of this time, which doubles with each refused count: a key takes only a thousand writes per second."""
 
 
-@dataclass(slots=True)
-class _Cached:
+class _Cached(Struct):
     """A breaker as this environment has cached it, and the failures that it has not counted in the store yet.
 
     Args:
@@ -102,7 +103,7 @@ class Breakers:
         self._all: defaultdict[tuple[str, str], _Cached] = defaultdict(_Cached)
 
     def cached_until(self, message: Message) -> float:
-        """Return when a message should come back if it has to wait here; see :class:`sagas.engine.gates.Gate`.
+        """Return when a message should come back if it has to wait here; see :class:`sagas.engine.ports.Gate`.
 
         A message that may have another problem must always be handled. A message that was received before may have lost
         its worker, or may soon be dead-lettered. A redriven dead letter is recognized by its hops.
@@ -127,7 +128,7 @@ class Breakers:
         return state.closed or state.probed_by(message.saga_id, self._clock.now())
 
     def admit(self, message: Message, state: SagaState, act_until: float) -> Postpone | BreakerOpen | None:
-        """Admit a message, if necessary as the probe; see :meth:`sagas.engine.gates.Gate.admit`."""
+        """Admit a message, if necessary as the probe; see :meth:`sagas.engine.ports.Gate.admit`."""
         until = self._wait_until(message, act_until)
         if not until or not self._fails_fast(message):
             return Postpone(until) if until else None
@@ -184,7 +185,7 @@ class Breakers:
 
     def silent_until(self, state: SagaState) -> float:
         """Return the time until which the breaker of the saga's step may be holding the saga back. See
-        :class:`sagas.engine.gates.Gate`."""
+        :class:`sagas.engine.ports.Gate`."""
         if state.current is None or state.undoing:
             return 0.0
         return self.postponed_until(state.saga, state.current.name, state.updated_at)
@@ -193,7 +194,7 @@ class Breakers:
         """Return the time (epoch seconds) until which a breaker may be holding a message back; 0 if none is.
 
         Each copy of a postponed message waits at least as many seconds as there were copies before it, even after the
-        breaker has closed (see ``sagas.messaging.postponing``). The number of copies is unknown, but n copies take n**2
+        breaker has closed (see ``sagas.messaging.queues``). The number of copies is unknown, but n copies take n**2
         / 2 seconds. Messages that are sent after the breaker has closed are not postponed. ``since``: the earliest time
         (epoch seconds) at which the message can have been sent.
         """

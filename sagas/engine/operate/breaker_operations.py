@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Set
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sagas.core.gates import BreakerState
 from sagas.core.rules import forward
@@ -31,8 +32,7 @@ Place = tuple[str, str]
 """A saga type and its step."""
 
 
-@dataclass(frozen=True, slots=True)
-class BreakerOperations:
+class BreakerOperations(Struct, frozen=True):
     """Operators' actions on circuit breakers."""
 
     breakers: Breakers

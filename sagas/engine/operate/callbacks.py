@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sagas.errors import NotFound
 from sagas.store.callback_keys import CallbackKey, CallbackKeys
@@ -14,8 +15,7 @@ _PURPOSE = b"lambda-sagas callback 1:"
 _PARTS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class CallbackTarget:
+class CallbackTarget(Struct, frozen=True):
     """The step of a saga for which a token is valid."""
 
     saga: str
@@ -23,8 +23,7 @@ class CallbackTarget:
     step: str
 
 
-@dataclass(frozen=True, slots=True)
-class Callbacks:
+class Callbacks(Struct, frozen=True):
     """Creates and verifies the tokens of callback URLs.
 
     A token is base64url of name, id, step and key id, a dot, and base64url of their HMAC-SHA256. All attempts of a step

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sagas.core.automaton import decide
@@ -21,20 +21,18 @@ from sagas.core.commands import (
 from sagas.core.ids import children_ids
 from sagas.core.states import FanOut, Lease, SagaState, SagaStatus, StepStatus
 from sagas.engine.advance import Advancer
-from sagas.engine.committer import EntryContext
-from sagas.engine.contention import write_contended
+from sagas.engine.committer import EntryContext, write_contended
 from sagas.engine.read.reader import Reader
 from sagas.errors import Conflict, InvalidRequest, Problem, Unavailable
+from sagas.store.connection import Fenced
 from sagas.store.control.control import ControlItems
-from sagas.store.outcomes import Fenced
 
 _TRIES = 5
 _MOST_PROBLEMS = 1_000
 """Maximum number of unknown steps that an error lists."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operations:
+class Operations(Struct, frozen=True):
     """Operations on single sagas. Each operation takes the lease before it journals."""
 
     reader: Reader

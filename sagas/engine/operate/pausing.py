@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sagas.core.gates import Pause, Scope
 from sagas.core.states import SagaState
@@ -25,7 +27,7 @@ from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, Unavailabl
 from sagas.store.control.control import ControlItems
 from sagas.store.control.mapping import NEVER_DUE
 from sagas.store.index.listing import Listing
-from sagas.store.types.pauses import SETTLING, Pauses
+from sagas.store.pauses import SETTLING, Pauses
 
 _MOST_AT_ONCE = 1_000
 _A_SECOND = 20
@@ -38,8 +40,7 @@ _MOST_SAGAS = 100
 """Maximum number of individually paused sagas. Workers read all pauses in one item of at most 400 KB."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pausing:
+class Pausing(Struct, frozen=True):
     """Pauses and resumes saga types, steps and sagas."""
 
     pauses: Pauses

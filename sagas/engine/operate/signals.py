@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+from msgspec import Struct
 
 from sagas.authoring.codec import content_hash, decode, encode
 from sagas.authoring.definition.definition import StepDefinition
@@ -15,21 +16,18 @@ from sagas.core.commands import Refuse, SignalArrived, StallNoticed
 from sagas.core.rules import in_wait
 from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer
-from sagas.engine.committer import EntryContext
-from sagas.engine.contention import write_contended
+from sagas.engine.committer import EntryContext, write_contended
 from sagas.engine.ports import WorkSender
 from sagas.engine.read.reader import Reader
 from sagas.errors import Conflict, NotFound, SagaError, Unavailable
 from sagas.messaging.work import NOW, OneSaga
-from sagas.store.outcomes import Fenced
-from sagas.store.signals.inbox import Inbox
-from sagas.store.signals.sent import SentSignal
+from sagas.store.connection import Fenced
+from sagas.store.inbox import Inbox, SentSignal
 
 _TRIES = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Signalled:
+class Signalled(Struct, frozen=True):
     """Outcome of sending a signal.
 
     Args:
@@ -41,8 +39,7 @@ class Signalled:
     accepted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Signals:
+class Signals(Struct, frozen=True):
     """Accepts signals. One transaction puts a signal into the inbox and sets the saga's flag. If a worker holds the
     lease, it takes the signal. Otherwise this call takes it, if the saga waits for it."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sagas.core.states import SagaState
 from sagas.core.text import iso
@@ -21,8 +22,7 @@ _PAGE = 1_000
 _EXAMPLES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class InFlight:
+class InFlight(Struct, frozen=True):
     """Groups sagas."""
 
     registry: Registry

@@ -5,8 +5,10 @@ from __future__ import annotations
 import builtins
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from hashlib import sha256
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sagas.core.gates import Pause, Scope
 from sagas.core.ids import child_id, children_ids, id_for_key
@@ -39,15 +41,14 @@ from sagas.engine.read.views import (
 )
 from sagas.engine.registry import Registry
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem
-from sagas.store.children.joined import CARRIED, COMPLETED, FORWARD, NEVER
-from sagas.store.children.joins import Joins
+from sagas.store.connection import Changed
 from sagas.store.control.control import ControlItems
 from sagas.store.index.listing import ALWAYS, IndexPosition, Listing, TimeRange
 from sagas.store.index.search_keys import SearchKeys, find_key
+from sagas.store.joins import CARRIED, COMPLETED, FORWARD, NEVER, Joins
 from sagas.store.journal.entries import Entry
 from sagas.store.journal.journal import Journal
-from sagas.store.outcomes import Changed
-from sagas.store.types.pauses import Pauses
+from sagas.store.pauses import Pauses
 
 _ROOM = 5_000_000
 """Maximum bytes of the payloads in one answer. Lambda's limit is 6 MB, and the errors of steps need room, too."""
@@ -67,8 +68,7 @@ _MOST_INCIDENTS = 5_000
 """Maximum number of sagas on the attention list that are grouped."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(Struct, frozen=True):
     """Answers questions about sagas."""
 
     registry: Registry

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise, takewhile
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from sagas.core.events import FACTS, DeadLetterCause
 from sagas.core.states import ENDED, Attempts, Cancel, Purge, SagaState, SagaStatus, StepState, StepStatus
@@ -27,8 +27,7 @@ _SETTLING = ("SagaResolved", "SagaRetried", "CompensationStarted")
 _BACKWARD = (StepStatus.COMPENSATED, StepStatus.COMPENSATION_FAILED)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOnlySaga:
+class ReadOnlySaga(Struct, frozen=True):
     """A saga without a control item, as its journal shows it.
 
     Args:
@@ -49,8 +48,7 @@ class ReadOnlySaga:
     hidden: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Remains:
+class Remains(Struct, frozen=True):
     """Reads sagas without a control item from the journal."""
 
     journal: Journal

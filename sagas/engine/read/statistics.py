@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
+
+from msgspec import Struct, field
 
 from sagas.core.gates import NO_PAUSE, Scope
 from sagas.core.states import ENDED, SagaStatus
@@ -23,7 +24,7 @@ from sagas.messaging.queues import Queues
 from sagas.store.control.control import ControlItems
 from sagas.store.control.mapping import ended_shard
 from sagas.store.index.listing import Listing, TimeRange
-from sagas.store.types.pauses import Pauses
+from sagas.store.pauses import Pauses
 
 DAY = 86_400.0
 _RATE = 300.0
@@ -40,8 +41,7 @@ _ABOUT_COUNTS = f"starts and ends: a type has more than {_MOST} in one shard of 
 _ABOUT_INDEX = "indexes: they show a write about a second later"
 
 
-@dataclass(slots=True)
-class _Counted:
+class _Counted(Struct):
     """The counts of one type. ``at_least`` names those that reached their limit."""
 
     statuses: Counter[str] = field(default_factory=Counter[str])
@@ -52,8 +52,7 @@ class _Counted:
     oldest: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
+class Statistics(Struct, frozen=True):
     """Counts sagas."""
 
     registry: Registry

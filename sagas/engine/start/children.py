@@ -5,23 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import asdict
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from sagas.authoring.codec import content_hash
 from sagas.core.ids import child_id
 from sagas.core.states import Parent, SagaState
-from sagas.engine.attempt.carrying import carried, digest_of
+from sagas.engine.attempt.course import carried, digest_of
 from sagas.engine.clock import Clock
 from sagas.engine.registry import Registry, SagaType
 from sagas.engine.start.search_keys import named, search_keys_of, values_of
 from sagas.errors import InvalidRequest
-from sagas.messaging.message.carried import fitting
-from sagas.messaging.message.message import Message
-from sagas.messaging.message.trace import trace_in, trace_of
+from sagas.messaging.message import Message, fitting, trace_in, trace_of
 from sagas.store.control.control import ControlItems
 from sagas.store.index.search_keys import SearchKeys
 from sagas.store.journal.entries import NEVER_STARTED, Entry
@@ -34,8 +32,7 @@ PARENT = "parent"
 """The actor of entries that a parent causes in the audit trail of its child."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChildCreator:
+class ChildCreator(Struct, frozen=True):
     """Creates children.
 
     Args:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sagas.authoring.codec import decode
 from sagas.core.gates import Scope
@@ -25,7 +27,7 @@ from sagas.store.control.control import ControlItems
 from sagas.store.index.search_keys import SearchKeys
 from sagas.store.journal.entries import Entry
 from sagas.store.journal.journal import Journal
-from sagas.store.types.pauses import Pauses
+from sagas.store.pauses import Pauses
 from sagas.store.types.streaks import FOREVER
 
 _SURELY_SENT = 4.0
@@ -40,8 +42,7 @@ class KeyReused(InvalidRequest):
     """The idempotency key was used before with another request."""
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(Struct, frozen=True):
     """A started saga.
 
     Args:

@@ -7,7 +7,8 @@ The message that ends a wait comes from the queue ``now``. If it is lost, the su
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
@@ -38,8 +39,7 @@ def in_time(advancer: Advancer, control: ControlItems, state: SagaState) -> Saga
     return current if current is not None and current.cancel.at else None
 
 
-@dataclass(frozen=True, slots=True)
-class CodelessAdvancer:
+class CodelessAdvancer(Struct, frozen=True):
     """Advances single sagas without step code. Concurrent calls do no harm."""
 
     advancer: Advancer

@@ -11,13 +11,14 @@ positions take one write per 1,000 sagas.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from sagas.core.text import epoch, iso
 from sagas.engine.clock import Clock
 from sagas.engine.ports import WorkSender
-from sagas.messaging.limits import LONGEST_DELAY
+from sagas.messaging.queues import LONGEST_DELAY
 from sagas.messaging.work import BULK, NOW, DueSagas
 from sagas.store.index.listing import IndexPosition, Listing
 from sagas.store.schedule.scan_positions import ScanPosition, ScanPositions
@@ -48,8 +49,7 @@ def look_ahead(every: float) -> float:
     return min(max(_PERIODS * every, LOOK_AHEAD), float(LONGEST_DELAY))
 
 
-@dataclass(slots=True)
-class FindReport:
+class FindReport(Struct):
     """Result of one run.
 
     Args:
@@ -68,8 +68,7 @@ class FindReport:
     stranded_shards: int = 0
 
 
-@dataclass(slots=True)
-class _Stretch:
+class _Stretch(Struct):
     """A part of a shard whose sagas are sent to a queue: sagas after ``after`` that are due by ``horizon``."""
 
     shard: str
@@ -80,8 +79,7 @@ class _Stretch:
     horizon: float
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """A run: its report, and the sagas that it has not sent yet, by queue and by expiry of their messages."""
 
     end: float
@@ -92,8 +90,7 @@ class _Run:
     idle: dict[str, bool] = field(default_factory=dict[str, bool])
 
 
-@dataclass(frozen=True, slots=True)
-class Finder:
+class Finder(Struct, frozen=True):
     """Sends due sagas to workers. Concurrent runs do no harm, because only one of them sends each page.
 
     ``paused_shards`` returns the index shards of paused types, each with a time. Sagas that are due by then are sent.

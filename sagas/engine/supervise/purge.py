@@ -19,8 +19,8 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sagas.authoring.redaction import HIDDEN
@@ -32,16 +32,16 @@ from sagas.engine.read.redacting import hidden_by_source
 from sagas.engine.read.remains import ReadOnlySaga
 from sagas.engine.sweep.references import objects_in
 from sagas.errors import Conflict, SagaError, Unavailable
-from sagas.store.children.joins import Joins
 from sagas.store.control.control import ControlItems
 from sagas.store.control.mapping import purge_at
+from sagas.store.inbox import Inbox
 from sagas.store.index.listing import IndexPosition, Listing
 from sagas.store.index.search_keys import SearchKeys
+from sagas.store.joins import Joins
 from sagas.store.journal.entries import NEVER_STARTED, RESULTS, Entry, Tombstone, action_of
 from sagas.store.journal.journal import Journal
 from sagas.store.journal.tombstones import MOST_ACTIONS, Tombstones
-from sagas.store.settings import StoreSettings
-from sagas.store.signals.inbox import Inbox
+from sagas.store.tables import StoreSettings
 
 _NEVER = 253_402_300_799.0
 """The end of the year 9999. No version takes over a lease that lasts until then."""
@@ -56,8 +56,7 @@ _MOST_BYTES = 50_000
 """Maximum bytes of the buckets and keys of these objects together."""
 
 
-@dataclass(slots=True)
-class PurgeReport:
+class PurgeReport(Struct):
     """Result of one run. Lists have the ids of sagas.
 
     Args:
@@ -73,8 +72,7 @@ class PurgeReport:
     remaining: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Purger:
+class Purger(Struct, frozen=True):
     """Purges sagas whose retention has expired, and single sagas on request."""
 
     control: ControlItems

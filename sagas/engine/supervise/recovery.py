@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from sagas.core.commands import Backlog, StallNoticed
 from sagas.core.rules import in_wait, misfit, next_look, settles
@@ -14,17 +15,17 @@ from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
 from sagas.engine.operate.pausing import Pausing
 from sagas.engine.ports import WorkSender
+from sagas.engine.step_queues import StepQueues
 from sagas.engine.supervise.codeless import in_time
 from sagas.engine.supervise.due_scan import LOOK_AHEAD
-from sagas.engine.supervise.step_queues import StepQueues
 from sagas.errors import NotFound, Unavailable
 from sagas.messaging.queues import Queues
 from sagas.messaging.work import NOW, SagasToAdvance
+from sagas.store.connection import Fenced
 from sagas.store.control.control import ControlItems
 from sagas.store.control.mapping import due_at
 from sagas.store.index.listing import IndexPosition, Listing
-from sagas.store.outcomes import Fenced
-from sagas.store.schedule.watermarks import Watermarks
+from sagas.store.watermarks import Watermarks
 
 SUPERVISOR = "supervisor"
 _LONGEST_LIST = 10_000
@@ -38,8 +39,7 @@ _UNKNOWN_PAUSE = 600.0
 """Seconds until the next look at a saga whose type is not deployed, so that it does not delay others."""
 
 
-@dataclass(slots=True)
-class RecoveryReport:
+class RecoveryReport(Struct):
     """Result of one run. Lists have the ids of sagas.
 
     Args:
@@ -65,8 +65,7 @@ class RecoveryReport:
     by_type: Counter[tuple[str, bool]] = field(default_factory=Counter[tuple[str, bool]])
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryFilter:
+class RecoveryFilter(Struct, frozen=True):
     """The sagas that an operator wants to recover.
 
     Args:
@@ -86,8 +85,7 @@ class RecoveryFilter:
         return self.max_attempts is None or state.recovery.attempts < self.max_attempts
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryRun:
+class RecoveryRun(Struct, frozen=True):
     """Finds due sagas in the index and recovers them, longest overdue first. Concurrent runs do no harm."""
 
     advancer: Advancer

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sagas.engine.clock import Clock
 from sagas.engine.read.reader import Reader
 from sagas.errors import NotFound
+from sagas.store.connection import Changed
 from sagas.store.control.control import ControlItems
 from sagas.store.journal.chain import Bad, ChainFinding, Verified, Wrong, look_through, look_through_tombstone
 from sagas.store.journal.entries import Entry
 from sagas.store.journal.journal import Journal
-from sagas.store.outcomes import Changed
 
 _TRIES = 3
 _OLDEST = 400 * 86_400.0
 """The number of seconds that a sample reaches back."""
 
 
-@dataclass(slots=True)
-class SampleReport:
+class SampleReport(Struct):
     """Result of verifying a sample of audit trails.
 
     Args:
@@ -34,8 +35,7 @@ class SampleReport:
     failed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Verifier:
+class Verifier(Struct, frozen=True):
     """Verifies audit trails against their hashes."""
 
     control: ControlItems

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from sagas.authoring.context import object_key
 from sagas.core.states import SagaStatus
@@ -52,8 +53,7 @@ class Kind(StrEnum):
     FOREIGN = "foreign"
 
 
-@dataclass(slots=True)
-class SweepReport:
+class SweepReport(Struct):
     """Result of sweeping one saga type.
 
     Args:
@@ -168,8 +168,7 @@ class Verdict(NamedTuple):
     kind: Kind
 
 
-@dataclass(frozen=True, slots=True)
-class Judge:
+class Judge(Struct, frozen=True):
     """Classifies objects.
 
     Args:

@@ -6,7 +6,8 @@ Concurrent sweeps do no harm: each checks before it deletes, and an object that 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sagas.authoring.definition.definition import SagaDefinition
 from sagas.authoring.policies import OrphanSweep
@@ -18,15 +19,14 @@ from sagas.engine.sweep.sweep_pages import PageSweep, SweepServices
 from sagas.engine.sweep.sweep_rounds import EndedRound, PartName, RoundSweep
 from sagas.errors import NotFound, SagaError, text_of
 from sagas.store.index.summaries import SagaSummaries
+from sagas.store.journal.journal import Payloads
 from sagas.store.journal.objects import connect_s3
-from sagas.store.journal.payloads import Payloads
 from sagas.store.journal.tombstones import Tombstones
 from sagas.store.schedule.sweep_rounds import SweepRounds
 from sagas.store.tables import tables_for
 
 
-@dataclass(frozen=True, slots=True)
-class SweepRequest:
+class SweepRequest(Struct, frozen=True):
     """A sweep that an operator or the schedule requests.
 
     Args:
@@ -44,8 +44,7 @@ class SweepRequest:
     start_after: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Sweeper:
+class Sweeper(Struct, frozen=True):
     """Sweeps the saga types that declare ``orphans``, each at its own interval.
 
     Args:

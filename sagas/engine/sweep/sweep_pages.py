@@ -9,9 +9,10 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, cast
+
+from msgspec import Struct, field
 
 from sagas.authoring.context import OrphanedObject
 from sagas.authoring.definition.definition import SagaDefinition
@@ -32,8 +33,7 @@ ARCHIVE = "archive/"
 _OWN = "on_orphans"
 
 
-@dataclass(frozen=True, slots=True)
-class SweepServices:
+class SweepServices(Struct, frozen=True):
     """The services that a sweep uses.
 
     Args:
@@ -62,8 +62,7 @@ class SweepServices:
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class Reached:
+class Reached(Struct, frozen=True):
     """Where the sweep of a page ended.
 
     Args:
@@ -77,8 +76,7 @@ class Reached:
     held: bool = False
 
 
-@dataclass(slots=True)
-class _Done:
+class _Done(Struct):
     """Outcome of handling the first ``reached`` orphans of a page."""
 
     reached: int

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sagas.authoring.definition.definition import SagaDefinition
 from sagas.authoring.policies import OrphanSweep
@@ -35,8 +37,7 @@ _TRIES, _PAUSE = 5, 0.2
 """Tries to write the end of a part while others write the same round, and seconds between them."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartName:
+class PartName(Struct, frozen=True):
     """The part that a message names."""
 
     saga: str
@@ -44,8 +45,7 @@ class PartName:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class EndedRound:
+class EndedRound(Struct, frozen=True):
     """Result of a round.
 
     Args:
@@ -63,8 +63,7 @@ class EndedRound:
     counts: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class RoundSweep:
+class RoundSweep(Struct, frozen=True):
     """Sweeps one saga type in rounds.
 
     Args:

@@ -20,7 +20,7 @@ from sagas.errors import Conflict, Problem
 from sagas.handlers.http.answers import Served, answer, linked
 from sagas.handlers.http.bodies import read_body
 from sagas.handlers.http.inputs import WHOLE_ID, Request, checked_id, checked_id_start, cursor_for, invalid
-from sagas.handlers.observability.telemetry import telemetry
+from sagas.handlers.telemetry import telemetry
 from sagas.operations import CompensationRequest, Reason, RecoveryAttempts, Resolution
 from sagas.store.index.listing import IndexPosition
 

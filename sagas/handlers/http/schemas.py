@@ -7,9 +7,9 @@ choice is its name.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import Any, cast
 
+from msgspec import Struct
 from msgspec.json import schema_components
 
 from sagas.authoring.definition.definition import SagaDefinition
@@ -90,8 +90,7 @@ def answer_schemas(codes: Iterable[str]) -> Json:
     return schemas
 
 
-@dataclass(frozen=True, slots=True)
-class TypeSchemas:
+class TypeSchemas(Struct, frozen=True):
     """The schemas of a saga type.
 
     Args:

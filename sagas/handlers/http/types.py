@@ -17,8 +17,8 @@ from sagas.handlers.http.answers import Served, answer
 from sagas.handlers.http.bodies import read_body
 from sagas.handlers.http.inputs import Request, checked_id, cursor_for
 from sagas.handlers.http.openapi import describe
-from sagas.handlers.observability.telemetry import telemetry
 from sagas.handlers.tasks.recovering import recover as recover_sagas
+from sagas.handlers.telemetry import telemetry
 from sagas.operations import PauseChange, RecoveryOptions
 from sagas.store.types.streaks import FOREVER
 

@@ -8,7 +8,7 @@ from sagas.engine.composition.core import Core
 from sagas.engine.composition.recovering import Recovering
 from sagas.engine.read.reports import RecoveryView
 from sagas.engine.supervise.recovery import RecoveryReport
-from sagas.handlers.observability.telemetry import telemetry
+from sagas.handlers.telemetry import telemetry
 from sagas.messaging.work import DueSagas, Work
 from sagas.store.index.listing import IndexPosition
 

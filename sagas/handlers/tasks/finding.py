@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from sagas.engine.composition.supervisor import Supervisor
 from sagas.errors import InvalidRequest, Problem
-from sagas.handlers.observability.telemetry import telemetry
 from sagas.handlers.tasks.due import SPARE
+from sagas.handlers.telemetry import telemetry
 
 
 def find(

@@ -7,8 +7,8 @@ from typing import Any
 from sagas.engine.composition.purging import Purging
 from sagas.engine.read.reports import PurgeView
 from sagas.engine.supervise.purge import PurgeReport
-from sagas.handlers.observability.telemetry import telemetry
 from sagas.handlers.tasks.due import SPARE, is_void
+from sagas.handlers.telemetry import telemetry
 from sagas.messaging.work import DueSagas, Work
 from sagas.store.index.listing import IndexPosition
 

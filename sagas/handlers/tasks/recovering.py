@@ -12,9 +12,9 @@ from sagas.engine.supervise.recovery import RecoveryFilter, RecoveryReport
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.http.bodies import LONGEST_SILENCE, MOST_RECOVERED, MOST_RECOVERY_ATTEMPTS
 from sagas.handlers.http.inputs import checked_id
-from sagas.handlers.observability.telemetry import telemetry
 from sagas.handlers.tasks.due import SPARE, recovery_view, report_recovery
 from sagas.handlers.tasks.numbers import is_number
+from sagas.handlers.telemetry import telemetry
 from sagas.store.control.mapping import due_at
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, replace
 from typing import Any, cast
+
+from msgspec.structs import asdict, replace
 
 from sagas.authoring.shapes.scalars import has_surrogate
 from sagas.engine.composition.core import Core
@@ -13,8 +14,8 @@ from sagas.engine.sweep.orphans import SweepReport
 from sagas.engine.sweep.sweep import Sweeper, SweepRequest, sweeper_of
 from sagas.engine.sweep.sweep_rounds import EndedRound, PartName
 from sagas.errors import InvalidRequest, Problem
-from sagas.handlers.observability.telemetry import telemetry
 from sagas.handlers.tasks.numbers import is_number
+from sagas.handlers.telemetry import telemetry
 from sagas.messaging.work import BULK, Work
 
 _RESERVE = 20.0

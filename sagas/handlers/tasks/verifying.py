@@ -8,7 +8,7 @@ from typing import Any
 from sagas.engine.composition.verifying import Verifying
 from sagas.engine.read.reports import SampleView
 from sagas.errors import InvalidRequest, Problem
-from sagas.handlers.observability.telemetry import telemetry
+from sagas.handlers.telemetry import telemetry
 
 _SPARE = 10.0
 """Seconds reserved at the end of an invocation for finishing the current saga."""

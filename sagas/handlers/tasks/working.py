@@ -7,11 +7,10 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from sagas.engine.composition.core import Core
-from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
-from sagas.formats import NewerFormat
-from sagas.handlers.observability.telemetry import frames, telemetry
-from sagas.handlers.tasks.records import records_of
-from sagas.messaging.limits import backoff
+from sagas.errors import InvalidRequest, NewerFormat, NotFound, Problem, SagaError
+from sagas.handlers.invocation import records_of
+from sagas.handlers.telemetry import frames, telemetry
+from sagas.messaging.queues import backoff
 from sagas.messaging.work import Work, parse_work
 
 Parts = TypeVar("Parts", bound=Core)

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from sagas.core.states import Lease, SagaState, SagaStatus
 from sagas.core.text import iso
-from sagas.formats import FORMAT, NewerFormat
-from sagas.store.children.joins import join_writes
+from sagas.errors import FORMAT, NewerFormat
+from sagas.store.connection import Fenced, FlagWon, Refused, placeholders
 from sagas.store.control.control_marks import READABLE, STATUSES, ControlMarks, key_of, seen
 from sagas.store.control.mapping import (
     Item,
@@ -21,10 +21,8 @@ from sagas.store.control.mapping import (
     number_in,
     state_of,
 )
-from sagas.store.expressions import placeholders
 from sagas.store.journal.entries import Entry
 from sagas.store.journal.journal import Journal
-from sagas.store.outcomes import Fenced, FlagWon, Refused
 
 _FORWARD = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value, SagaStatus.WAITING.value)
 _IN_TIME = "(attribute_not_exists({0}) OR {0} <= :now)"
@@ -215,7 +213,7 @@ class ControlItems(ControlMarks):
         """Move the pointer: commit the entry at ``before.seq + 1`` and set the next state. If ``seq`` stays the same,
         there is no entry, but the lease is still released."""
         update = self._move(before, after, self._mine(before, after), stale_after)
-        joins = join_writes(self._settings.joins_table, before, after)
+        joins = self._join_writes(before, after)
         try:
             if joins:
                 self._joined([{"Update": update}], joins)
@@ -224,6 +222,13 @@ class ControlItems(ControlMarks):
         except Refused as refused:
             if not self._committed_already(refused.items.get(0), before, after.seq - before.seq):
                 raise Fenced("the commit was refused") from None
+
+    def _join_writes(self, before: SagaState, after: SagaState) -> list[Item]:
+        if not self._settings.joins_table:
+            return []  # no saga of this service has children
+        from sagas.store.joins import join_writes
+
+        return join_writes(self._settings.joins_table, before, after)
 
     def _joined(self, writes: list[Item], joins: list[Item]) -> None:
         """Write the end of a child and its join in one transaction, so that the join counts it exactly once."""
@@ -257,7 +262,7 @@ class ControlItems(ControlMarks):
         update = self._move(before, after, self._mine(before, after), stale_after)
         writes = [{"Put": journal.put_request(entry)}, {"Update": update}]
         try:
-            self._joined(writes, join_writes(self._settings.joins_table, before, after))
+            self._joined(writes, self._join_writes(before, after))
         except Refused as refused:
             # If only the entry's condition has failed, no earlier try has succeeded.
             if 1 not in refused.items or not self._committed_already(refused.items[1], before):

@@ -10,8 +10,8 @@ from typing import Any
 
 from sagas.core.states import Progress, SagaState, SagaStatus, StepStatus
 from sagas.core.text import iso
-from sagas.errors import SagaError
-from sagas.formats import FORMAT
+from sagas.errors import FORMAT, SagaError
+from sagas.store.connection import Refused, update_of
 from sagas.store.control.mapping import (
     PAUSED,
     Item,
@@ -21,11 +21,7 @@ from sagas.store.control.mapping import (
     paused_until,
     shard_of,
 )
-from sagas.store.documents import packed
-from sagas.store.expressions import update_of
-from sagas.store.outcomes import Refused
-from sagas.store.settings import StoreSettings
-from sagas.store.tables import Tables
+from sagas.store.tables import StoreSettings, Tables, packed
 
 STATUSES = attributes_of({f":{status}": status.value for status in (*SagaStatus, *StepStatus)})
 READABLE = "(attribute_not_exists(#format) OR #format <= :known_format)"

@@ -34,11 +34,9 @@ from sagas.core.states import (
     StepStatus,
 )
 from sagas.core.text import epoch, iso
-from sagas.formats import NewerFormat, check_format
-from sagas.store.control.incidents import Incident
-from sagas.store.documents import packed, unpacked
-from sagas.store.journal.entry_hash import packed_hash, unpacked_hash
-from sagas.store.settings import StoreSettings
+from sagas.errors import NewerFormat, check_format
+from sagas.store.journal.entries import packed_hash, unpacked_hash
+from sagas.store.tables import Incident, StoreSettings, packed, unpacked
 
 Kind = TypeVar("Kind", bound=StrEnum)
 Item = dict[str, Any]

@@ -8,15 +8,14 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from sagas.core.states import SagaStatus
 from sagas.core.text import iso
 from sagas.errors import InvalidRequest, Problem
-from sagas.store.control.incidents import Incident
 from sagas.store.control.mapping import (
     NEVER_DUE,
     ended_shard,
@@ -26,8 +25,7 @@ from sagas.store.control.mapping import (
 )
 from sagas.store.index.search_keys import saga_of
 from sagas.store.index.shards import Shards
-from sagas.store.settings import StoreSettings
-from sagas.store.tables import Tables
+from sagas.store.tables import Incident, StoreSettings, Tables
 
 T = TypeVar("T")
 
@@ -42,8 +40,7 @@ _LONGEST_PART = 64
 """Maximum characters of a sort key or id. A forged cursor may exceed it, and DynamoDB refuses keys over 1,024 bytes."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class IndexPosition:
+class IndexPosition(Struct, frozen=True, order=True):
     """A position in a list: the sort key, and the saga's id, which orders equal sort keys."""
 
     sort: str
@@ -68,8 +65,7 @@ class IndexPosition:
         raise InvalidRequest("invalid cursor", [problem])
 
 
-@dataclass(frozen=True, slots=True)
-class TimeRange:
+class TimeRange(Struct, frozen=True):
     """A span of time, in epoch seconds.
 
     Args:
@@ -89,8 +85,7 @@ class TimeRange:
 ALWAYS = TimeRange()
 
 
-@dataclass(frozen=True, slots=True)
-class IdPage:
+class IdPage(Struct, frozen=True):
     """Ids of sagas in order, and the cursor of the next page, which is ``None`` on the last page."""
 
     saga_ids: list[str]

@@ -13,8 +13,7 @@ from typing import Any
 from sagas.core.states import SagaState
 from sagas.core.text import iso
 from sagas.store.control.mapping import Item, attributes_of, shard_of
-from sagas.store.settings import StoreSettings
-from sagas.store.tables import Tables
+from sagas.store.tables import StoreSettings, Tables
 
 _LONGEST = 128
 """Maximum bytes of a value that is stored as it is. Longer values are stored as a hash."""

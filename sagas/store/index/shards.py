@@ -6,10 +6,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 
+from sagas.store.connection import Refused
 from sagas.store.control.mapping import Item
-from sagas.store.outcomes import Refused
-from sagas.store.settings import StoreSettings
-from sagas.store.tables import Tables
+from sagas.store.tables import StoreSettings, Tables
 
 _KEY: Item = {"saga_id": {"S": "shards#highest"}}
 """The key of an item in the table of sagas, which no saga can have."""

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sagas.core.states import SagaStatus
-from sagas.formats import check_format
+from sagas.errors import check_format
 from sagas.store.control.mapping import attributes_of, member, number_in, text_in, time_of
 from sagas.store.journal.tombstones import Tombstones
-from sagas.store.settings import StoreSettings
-from sagas.store.tables import Tables
+from sagas.store.tables import StoreSettings, Tables
 
 _ATTRIBUTES = ("saga_id", "format", "saga", "status", "attention", "updated_at", "lost_until", "steps")
 
 
-@dataclass(frozen=True, slots=True)
-class SagaSummary:
+class SagaSummary(Struct, frozen=True):
     """The part of a saga that decides whether its objects are orphans.
 
     Args:

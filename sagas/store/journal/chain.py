@@ -8,8 +8,9 @@ inserted after the last one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from sagas.store.journal.entries import Entry, Tombstone
 
@@ -23,8 +24,7 @@ class Wrong(StrEnum):
     CUT_OFF = "cut off"
 
 
-@dataclass(frozen=True, slots=True)
-class Bad:
+class Bad(Struct, frozen=True):
     """The first entry that differs from what was written.
 
     Args:
@@ -36,8 +36,7 @@ class Bad:
     wrong: Wrong
 
 
-@dataclass(frozen=True, slots=True)
-class ChainFinding:
+class ChainFinding(Struct, frozen=True):
     """Result of verifying an audit trail.
 
     Args:
@@ -49,8 +48,7 @@ class ChainFinding:
     bad: Bad | None
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
+class Verified(Struct, frozen=True):
     """Result of verifying one saga.
 
     Args:

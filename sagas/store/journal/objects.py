@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from botocore.exceptions import ClientError
+from msgspec import Struct
 
 from sagas.aws import S3_DENIED, STEPS, code_of, connect, translated
-from sagas.core.text import NOT_XML
+from sagas.core.text import outside_xml
 from sagas.errors import SagaError
-from sagas.store.settings import StoreSettings
+from sagas.store.tables import StoreSettings
 
 PAGE = 1_000
 """Maximum keys that S3 lists or deletes in one request."""
@@ -20,8 +20,7 @@ _LARGEST_COPY = 5 * 2**30
 """Maximum bytes that S3 copies in one request. Larger objects are copied in parts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """An object in a listing. ``size`` is in bytes, ``modified_at`` in epoch seconds."""
 
     key: str
@@ -30,8 +29,7 @@ class Listed:
     modified_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectPage:
+class ObjectPage(Struct, frozen=True):
     """Up to 1,000 objects, ordered by key. ``last``: whether this is the last page."""
 
     objects: tuple[Listed, ...]
@@ -80,10 +78,10 @@ class Objects:
         """Delete up to 1,000 objects with one request, and one more for each key that XML cannot encode. Missing
         objects count as deleted. Returns S3's error code for each key that was not deleted."""
         errors = dict[str, str]()
-        for key in filter(NOT_XML.search, keys):
+        for key in filter(outside_xml, keys):
             if code := self._verdict(self._client.delete_object, Bucket=self.bucket, Key=key):
                 errors[key] = code
-        batch = [{"Key": key} for key in keys if not NOT_XML.search(key)]
+        batch = [{"Key": key} for key in keys if not outside_xml(key)]
         if batch:
             with translated("S3"):
                 answer = self._client.delete_objects(Bucket=self.bucket, Delete={"Objects": batch, "Quiet": True})

@@ -9,28 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
-from sagas.core.text import epoch, iso
-from sagas.store.control.mapping import Item, attributes_of, item_of, purge_in, purge_item, state_of
-from sagas.store.documents import packed, unpacked
-from sagas.store.journal.entries import Action, Tombstone
-from sagas.store.journal.entry_hash import packed_hash, unpacked_hash
-from sagas.store.journal.payloads import Payloads
-from sagas.store.outcomes import Refused
-from sagas.store.settings import StoreSettings
-from sagas.store.tables import Tables
+from sagas.core.text import iso
+from sagas.store.connection import Refused
+from sagas.store.control.mapping import Item, attributes_of, item_of, purge_item
+from sagas.store.journal.entries import Tombstone, packed_hash
+from sagas.store.journal.journal import OF_THE_ENTRY, Payloads, tombstone_in
+from sagas.store.tables import StoreSettings, Tables, packed
 
 MOST_ACTIONS = 1_000
 """How many of the last entries a tombstone lists."""
-_SEAL = 16
-"""Bytes of an entry's seal."""
-_OF_THE_ENTRY = {"saga_id": "saga_id", "saga": "saga", "created_at": "at"}
-"""Attributes of the saga that the entry itself has, and the entry's names for them."""
-_LEFT_OUT = frozenset({"open_shard", "due", "name_shard", "ended", *_OF_THE_ENTRY})
+_LEFT_OUT = frozenset({"open_shard", "due", "name_shard", "ended", *OF_THE_ENTRY})
 _WRITTEN = ("purge", "expires_at", "details")
 _REMOVED = ("payload", "payload_ref", "payload_hash", "salt", "trace_id")
 _NOT_OPEN = 1.0
@@ -100,32 +92,6 @@ class Tombstones:
         if aside:
             self._payloads.delete_all(saga_id)
         self._tables.connection.delete_many(self._settings.audit_table, [_key(saga_id, seq) for seq in seqs])
-
-
-def tombstone_in(item: Item) -> Tombstone | None:
-    """Return the tombstone of a journal entry's item; ``None`` if there is none."""
-    if "purge" not in item:
-        return None
-    stored = item["purge"]["M"]
-    actions: list[list[Any]] = unpacked(stored["actions"])
-    seals: bytes = stored["seals"]["B"]
-    parts = [seals[_SEAL * at : _SEAL * (at + 1)] for at in range(len(actions))]
-    objects: list[list[str]] = unpacked(stored["objects"]) if "objects" in stored else []
-    return Tombstone(
-        purge_in(stored["purge"]),
-        stored["request_hash"]["S"],
-        state_of({name: item[own] for name, own in _OF_THE_ENTRY.items()} | stored["saga"]["M"]),
-        tuple(
-            Action(seq, action, status, step, attempt, epoch(at), actor, unpacked_hash(seal))
-            for (seq, action, status, step, attempt, at, actor), seal in zip(actions, parts, strict=True)
-        ),
-        stored["aside"]["BOOL"],
-        stored["prev"]["B"] if "prev" in stored else b"",
-        (*unpacked(stored["found_by"]),) if "found_by" in stored else (),
-        tuple((bucket, key) for bucket, key in objects),
-        int(unpacked(stored["more_objects"])) if "more_objects" in stored else 0,
-        (*unpacked(stored["hidden"]),) if "hidden" in stored else (),
-    )
 
 
 def _key(saga_id: str, seq: int) -> Item:

@@ -7,17 +7,16 @@ empty.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from sagas.core.text import iso
+from sagas.store.connection import Refused
 from sagas.store.control.mapping import time_of
 from sagas.store.index.listing import IndexPosition
-from sagas.store.outcomes import Refused
 from sagas.store.tables import Tables
 
 
-@dataclass(frozen=True, slots=True)
-class ScanPosition:
+class ScanPosition(Struct, frozen=True):
     """Progress of the latest round over a shard. Times are epoch seconds; 0 means never.
 
     Args:

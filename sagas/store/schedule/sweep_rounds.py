@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from sagas.store.connection import Refused
 from sagas.store.control.mapping import Item, attributes_of, number_in, text_in, text_of, time_of
-from sagas.store.documents import packed, unpacked
-from sagas.store.outcomes import Refused
-from sagas.store.settings import StoreSettings
-from sagas.store.tables import Tables
+from sagas.store.tables import StoreSettings, Tables, packed, unpacked
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(Struct, frozen=True):
     """The current or last round over all objects of a saga type. Times are epoch seconds; 0 means never.
 
     Args:
@@ -46,8 +45,7 @@ class Round:
         return self.began_at > self.finished_at
 
 
-@dataclass(frozen=True, slots=True)
-class RoundPart:
+class RoundPart(Struct, frozen=True):
     """A range of keys in a round.
 
     Args:

@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from sagas.core.text import iso
+from sagas.store.connection import Refused
 from sagas.store.control.mapping import Item, attributes_of
-from sagas.store.outcomes import Refused
-from sagas.store.settings import StoreSettings
-from sagas.store.tables import Tables
+from sagas.store.tables import StoreSettings, Tables
 
 
 class BlueprintItems:

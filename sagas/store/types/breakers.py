@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sagas.core.gates import BreakerState
+from sagas.store.connection import Refused
 from sagas.store.control.mapping import Item, attributes_of, number_in, text_in, text_of, time_of
-from sagas.store.outcomes import Refused
-from sagas.store.settings import StoreSettings
-from sagas.store.tables import Tables
+from sagas.store.tables import StoreSettings, Tables
 
 _CLOSED = "attribute_not_exists(#open_until)"
 

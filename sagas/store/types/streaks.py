@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
+
 from sagas.core.text import epoch, iso
+from sagas.store.connection import Refused
 from sagas.store.control.mapping import time_of
-from sagas.store.outcomes import Refused
 from sagas.store.tables import Tables
 
 FOREVER = 253_370_764_800.0
 """Epoch seconds in the year 9999: starts are refused until an operator resumes the type."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class FailedSaga:
+class FailedSaga(Struct, frozen=True, order=True):
     """A saga that failed, and when (epoch seconds)."""
 
     at: float
@@ -34,8 +34,7 @@ class FailedSaga:
         return cls(epoch(at), saga_id)
 
 
-@dataclass(frozen=True, slots=True)
-class Streak:
+class Streak(Struct, frozen=True):
     """The sagas of a type that failed in a row.
 
     Args:

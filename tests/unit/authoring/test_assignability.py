@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NewType, Protocol, TypedDict
 import pytest
 
 from sagas.authoring.context import Context
-from sagas.authoring.signatures.assignability import can_hold, can_hold_context
+from sagas.authoring.signatures import can_hold, can_hold_context
 
 UserId = NewType("UserId", str)
 

@@ -11,9 +11,7 @@ from botocore.stub import Stubber
 
 from sagas.client.operate.dead_letters import DeadLetterQueue, Redrive
 from sagas.errors import SagaError, Unavailable
-from sagas.messaging.message.carried import CarriedInput
-from sagas.messaging.message.message import Message
-from sagas.messaging.message.pending_commit import PendingCommit
+from sagas.messaging.message import CarriedInput, Message, PendingCommit
 
 THREE = "01a206b8-c3e1-7000-8000-000000000003"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import heapq
 import random
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sagas.core.gates import (
     LONGEST_SPREAD,

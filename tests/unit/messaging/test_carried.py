@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagas.messaging.message.carried import CARRY_LIMIT, MOST_CARRIED, CarriedInput, fitting
+from sagas.messaging.message import CARRY_LIMIT, MOST_CARRIED, CarriedInput, fitting
 
 
 def result(seq: int, size: int) -> CarriedInput:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sagas.errors import InvalidRequest
-from sagas.messaging.message.redriving import BY, REASON, check_reason, redrive_attributes, redriver_of
+from sagas.messaging.message import BY, REASON, check_reason, redrive_attributes, redriver_of
 
 ANN = "arn:aws:iam::123456789012:user/ann"
 OLD = {"saga": {"DataType": "String", "StringValue": "trip"}}

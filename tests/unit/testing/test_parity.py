@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sagas import CircuitBreaker, Context, NotYet, PermanentError, Retry, Saga, TimedOut, step
 from sagas.authoring.codec import encode
 from sagas.core.text import epoch
-from sagas.messaging.message.message import Message
+from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
 from sagas.testing import run
 from tests.support.aws import REGION, HandmadeStack

@@ -13,9 +13,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
@@ -25,15 +25,17 @@ from sagas.core.rules import next_fact
 from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.engine.advance import Advancer
 from sagas.engine.attempt.runner import LARGEST_RESULT
-from sagas.engine.children.joining import BLOCK
 from sagas.engine.committer import EntryContext
+from sagas.engine.joining import BLOCK
 from sagas.engine.ports import MessageSender, WorkSender
 from sagas.engine.start.children import PARENT, ChildCreator
 from sagas.errors import ChildrenFailed, TypeChanged, Unavailable, WrongResult
-from sagas.messaging.message.message import Message
+from sagas.messaging.message import Message
 from sagas.messaging.work import NOW, ChildrenToStart, SagasToAdvance
 from sagas.paths import EACH
-from sagas.store.children.joined import (
+from sagas.store.connection import Changed, Fenced
+from sagas.store.control.control import ControlItems
+from sagas.store.joins import (
     CARRIED,
     COMPLETED,
     FAILED,
@@ -43,12 +45,10 @@ from sagas.store.children.joined import (
     STUCK,
     UNDONE,
     ChildOutcome,
+    Joins,
     undoing,
 )
-from sagas.store.children.joins import Joins
-from sagas.store.control.control import ControlItems
 from sagas.store.journal.entries import NEVER_STARTED, Entry, hiding
-from sagas.store.outcomes import Changed, Fenced
 
 _AT_ONCE = 16
 """The number of results that are read concurrently."""
@@ -63,8 +63,7 @@ _SUPERVISOR = EntryContext(actor="supervisor")
 _STANDING = (SagaStatus.COMPLETED, SagaStatus.FAILED)
 
 
-@dataclass(frozen=True, slots=True)
-class Children:
+class Children(Struct, frozen=True):
     """Advances sagas on request, mainly those with children."""
 
     advancer: Advancer

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sagas.core import events as ev
 from sagas.core.states import Parent, SagaState
 from sagas.engine.ports import WorkSender
 from sagas.errors import SagaError
 from sagas.messaging.work import NOW, SagasToAdvance
-from sagas.store.children.joins import Joins
 from sagas.store.control.control import ControlItems
+from sagas.store.joins import Joins
 
 BLOCK = 25
 """Maximum number of children that one message starts."""
@@ -21,8 +22,7 @@ _AT_ONCE = 16
 once. Later ends, such as those of cancelled siblings, do not wake the parent."""
 
 
-@dataclass(frozen=True, slots=True)
-class JoinObserver:
+class JoinObserver(Struct, frozen=True):
     """Wakes a parent when a child's end completes the join, or makes room for more children.
 
     If two children end at once, both may wake the parent, which does no harm. If both messages are lost, the supervisor

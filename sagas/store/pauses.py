@@ -9,8 +9,7 @@ from sagas.core.gates import NO_PAUSE, Pause, Scope
 from sagas.core.states import SagaState
 from sagas.core.text import iso
 from sagas.store.control.mapping import Item, time_of
-from sagas.store.documents import packed, unpacked
-from sagas.store.tables import Tables
+from sagas.store.tables import Tables, packed, unpacked
 
 _KEY: Item = {"saga_id": {"S": "pauses"}}
 """The key of the item in the table of sagas, which no saga can have."""

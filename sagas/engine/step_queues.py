@@ -8,25 +8,21 @@ sent again while they wait in line, which would cost them their places.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from sagas.core.commands import Backlog
 from sagas.core.states import SagaState
 from sagas.engine.clock import Clock
-from sagas.errors import NotFound, SagaError
-from sagas.messaging.limits import LONGEST_BACKOFF, LONGEST_DELAY
-from sagas.messaging.message.message import Message
-from sagas.messaging.queues import Queues
-from sagas.store.schedule.watermarks import Watermark, Watermarks
+from sagas.engine.worker import BETWEEN_NOTES
+from sagas.errors import NotFound
+from sagas.messaging.queues import LONGEST_BACKOFF, LONGEST_DELAY, Queues
+from sagas.store.watermarks import Watermark, Watermarks
 
-_BETWEEN_NOTES = 30.0
-"""Minimum seconds between two notes of one environment about one queue."""
 _GOOD_WHILE = LONGEST_DELAY + LONGEST_BACKOFF
 """Maximum seconds between the handling of two messages that were sent together: a copy's delay, plus the backoff."""
 _SETTLING = 300.0
 """Seconds to wait for postponed messages after an outage of the store, before judging a queue."""
-_WORKING = 3 * _BETWEEN_NOTES
+_WORKING = 3 * BETWEEN_NOTES
 """Seconds for which a queue's workers count as running after a note."""
 _COUNTED = 60.0
 """Seconds after which SQS's counts of a queue's messages are mostly right."""
@@ -37,55 +33,7 @@ _RESERVED = 25
 """A run reserves this many resends at a time."""
 
 
-@dataclass(slots=True)
-class _Seen:
-    """One environment's observations of a queue. Times are epoch seconds."""
-
-    noted_at: float
-    passed: float = 0.0
-    failing: bool = False
-
-
-class QueueProgress:
-    """Stores how far each queue has got, as seen by this environment: at most every 30 seconds, and first after 30
-    seconds.
-
-    Args:
-        watermarks: the store of the notes.
-        clock: the current time.
-        queue_of: the function that maps a step to the step that names its shared queue.
-    """
-
-    def __init__(
-        self, watermarks: Watermarks, clock: Clock, queue_of: Callable[[str, str], str] = lambda saga, step: step
-    ) -> None:
-        self._watermarks = watermarks
-        self._clock = clock
-        self._queue_of = queue_of
-        self._seen: dict[tuple[str, str], _Seen] = {}
-
-    def handled(self, message: Message) -> None:
-        """Record that a message was handled, with any outcome."""
-        now, step = self._clock.now(), self._queue_of(message.saga, message.step)
-        seen = self._seen.setdefault((message.saga, step), _Seen(now))
-        seen.passed = max(seen.passed, message.sent_at)
-        if not seen.passed or (not seen.failing and now - seen.noted_at < _BETWEEN_NOTES):
-            return
-        seen.noted_at = now
-        try:
-            self._watermarks.note(message.saga, step, seen.passed, now, resumed=seen.failing)
-        except SagaError:
-            return  # another environment or the next message will note it
-        seen.failing = False
-
-    def failed(self, message: Message) -> None:
-        """Remember that a message of a step's queue could not be handled."""
-        key = message.saga, self._queue_of(message.saga, message.step)
-        self._seen.setdefault(key, _Seen(self._clock.now())).failing = True
-
-
-@dataclass(slots=True)
-class _StepQueue:
+class _StepQueue(Struct):
     """What a run knows about a queue. ``waiting`` is the number of its messages, ``reserved`` the number that the run
     may resend."""
 
@@ -94,8 +42,7 @@ class _StepQueue:
     reserved: int = 0
 
 
-@dataclass(slots=True)
-class StepQueues:
+class StepQueues(Struct):
     """The queues that one run needs, each read once. Runs may be concurrent.
 
     A run also notes if a queue's workers have handled nothing for a long time. Messages that were sent to such a queue

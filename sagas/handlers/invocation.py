@@ -1,10 +1,30 @@
-"""The records of SQS events."""
+"""Prepares a function in Lambda's init phase, and reads the records of an SQS event."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from typing import Any, cast
 
 from sagas.errors import InvalidRequest, Problem
+from sagas.handlers.telemetry import frames, telemetry
+
+_IN_LAMBDA = "AWS_LAMBDA_INITIALIZATION_TYPE"
+"""Lambda sets this variable. If it is missing, this module was imported elsewhere."""
+
+
+def warm(*parts: Callable[[], object]) -> None:
+    """Create what the first invocation needs, if this is Lambda's init phase. No request is sent.
+
+    Errors are only logged: a function that fails to initialise cannot respond. The first invocation meets them again.
+    """
+    if _IN_LAMBDA not in os.environ:
+        return
+    try:
+        for make in parts:
+            make()
+    except Exception as error:  # noqa: BLE001 - the first invocation reports it again
+        telemetry().logger.error("preparation failed in the init phase", error=type(error).__name__, at=frames(error))
 
 
 def records_of(event: Any) -> list[dict[str, Any]]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from sagas.core.text import iso
+from sagas.store.connection import Refused
 from sagas.store.control.mapping import time_of
-from sagas.store.outcomes import Refused
 from sagas.store.tables import Tables
 
 
-@dataclass(frozen=True, slots=True)
-class Watermark:
+class Watermark(Struct, frozen=True):
     """Progress of a queue. Times are epoch seconds; 0 means never.
 
     Args:

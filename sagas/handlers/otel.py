@@ -1,4 +1,4 @@
-"""Spans with OpenTelemetry. ``sagas.handlers.observability.tracing`` imports this only if tracing is on."""
+"""Spans with OpenTelemetry. ``sagas.handlers.telemetry`` imports this only if tracing is on."""
 
 from __future__ import annotations
 

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from sagas.core.states import SagaState, StepState, StepStatus
 from sagas.core.text import epoch, iso
-from sagas.formats import FORMAT, check_format
+from sagas.errors import FORMAT, check_format
+from sagas.paths import Place
+from sagas.store.connection import Refused, update_of
 from sagas.store.control.mapping import Item, attributes_of, number_in, shard_of, text_in
-from sagas.store.documents import packed, unpacked
-from sagas.store.expressions import update_of
-from sagas.store.journal.payloads import Payloads
-from sagas.store.outcomes import Refused
-from sagas.store.settings import StoreSettings
-from sagas.store.signals.sent import SentSignal
-from sagas.store.tables import Tables
+from sagas.store.journal.journal import Payloads
+from sagas.store.tables import StoreSettings, Tables, packed, unpacked
+
+
+class SentSignal(Struct, frozen=True):
+    """A value sent to a step.
+
+    Args:
+        payload: the value, as JSON text.
+        content: the hash of the value as its type encodes it, by which a repeated signal is recognized.
+        actor: the sender.
+        at: epoch seconds.
+        hidden: the paths to the hidden parts of the value.
+    """
+
+    payload: str
+    content: str
+    actor: str
+    at: float
+    hidden: tuple[Place, ...] = ()
+
 
 _COMING = ("PENDING", "RUNNING", "RETRYING")
 

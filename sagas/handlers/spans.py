@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from sagas.engine.observe.tracing import Span, Tracer, handling, received
-from sagas.handlers.observability.tracing import faas
-from sagas.messaging.message.message import Message
+from sagas.handlers.telemetry import faas
+from sagas.messaging.message import Message
 
 
 @contextmanager

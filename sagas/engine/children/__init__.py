@@ -1,1 +1,0 @@
-"""Starts, joins and undoes the children of a saga."""

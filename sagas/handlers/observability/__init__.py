@@ -1,1 +1,0 @@
-"""Logs, metrics and traces of the functions."""

@@ -1,1 +1,0 @@
-"""The message of a step, and its parts."""

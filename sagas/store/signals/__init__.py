@@ -1,1 +1,0 @@
-"""The accepted signals that wait for their steps."""
