@@ -46,7 +46,7 @@ def test_a_client_is_made_once() -> None:
 def test_any_service_has_a_client() -> None:
     for service in ("dynamodb", "kms", "s3", "secretsmanager", "stepfunctions", "ses"):
         assert connect(service, STEPS).meta.service_model.operation_names
-    with pytest.raises(SagaError, match="Unknown service: 'nothing'.*dynamodb, "):
+    with pytest.raises(SagaError, match=r"Unknown service: 'nothing'.*dynamodb, "):
         connect("nothing", STEPS)
 
 
