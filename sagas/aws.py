@@ -6,6 +6,7 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
 from threading import Lock
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from botocore import exceptions as botocore
 from botocore import session as sessions
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.loaders import Loader
 
 from sagas.errors import SagaError, Unavailable
 
@@ -123,7 +125,18 @@ def _host_of(url: str) -> str:
 
 @lru_cache(maxsize=8)
 def _session(variables: tuple[str | None, ...]) -> Any:
-    return cast("Any", boto3).Session(botocore_session=cast("Any", sessions).get_session())
+    session = cast("Any", sessions).get_session()
+    paths = session.get_component("data_loader").search_paths
+    session.register_component("data_loader", _Loader(paths, include_default_search_paths=False))
+    return cast("Any", boto3).Session(botocore_session=session)
+
+
+class _Loader(cast("type[Any]", Loader)):
+    """Finds the model of a service without looking into the folders of the four hundred others, as botocore does once
+    per kind of model."""
+
+    def list_available_services(self, type_name: str) -> list[str]:
+        return sorted(f.name for path in map(Path, self.search_paths) if path.is_dir() for f in path.iterdir())
 
 
 S3_NO_SUCH_KEY = frozenset({"NoSuchKey", "404"})

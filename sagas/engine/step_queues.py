@@ -15,7 +15,8 @@ from sagas.core.states import SagaState
 from sagas.engine.clock import Clock
 from sagas.engine.worker import BETWEEN_NOTES
 from sagas.errors import NotFound
-from sagas.messaging.queues import LONGEST_BACKOFF, LONGEST_DELAY, Queues
+from sagas.messaging.queues import Queues
+from sagas.messaging.routes import LONGEST_BACKOFF, LONGEST_DELAY
 from sagas.store.watermarks import Watermark, Watermarks
 
 _GOOD_WHILE = LONGEST_DELAY + LONGEST_BACKOFF

@@ -6,6 +6,7 @@ Also notes how far the message's queue has got.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -20,7 +21,9 @@ from sagas.engine.clock import Clock
 from sagas.errors import NewerFormat, SagaError, Unavailable
 from sagas.messaging.message import Message
 from sagas.store.connection import Fenced
-from sagas.store.watermarks import Watermarks
+
+if TYPE_CHECKING:
+    from sagas.store.watermarks import Watermarks
 
 _ROUNDS = 200
 """One invocation spends at most this many rounds on a message, for example for retries that are due within a second.
@@ -176,13 +179,16 @@ class QueueProgress:
     seconds.
 
     Args:
-        watermarks: the store of the notes.
+        watermarks: returns the store of the notes. The first note loads it.
         clock: the current time.
         queue_of: the function that maps a step to the step that names its shared queue.
     """
 
     def __init__(
-        self, watermarks: Watermarks, clock: Clock, queue_of: Callable[[str, str], str] = lambda saga, step: step
+        self,
+        watermarks: Callable[[], Watermarks],
+        clock: Clock,
+        queue_of: Callable[[str, str], str] = lambda saga, step: step,
     ) -> None:
         self._watermarks = watermarks
         self._clock = clock
@@ -198,7 +204,7 @@ class QueueProgress:
             return
         seen.noted_at = now
         try:
-            self._watermarks.note(message.saga, step, seen.passed, now, resumed=seen.failing)
+            self._watermarks().note(message.saga, step, seen.passed, now, resumed=seen.failing)
         except SagaError:
             return  # another environment or the next message will note it
         seen.failing = False

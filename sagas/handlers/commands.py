@@ -26,7 +26,7 @@ from sagas.messaging.commands import (
     StartOn,
     parse_command,
 )
-from sagas.messaging.queues import backoff
+from sagas.messaging.routes import backoff
 
 GIVE_UP_AFTER = 15 * 60
 """Seconds for which a command is retried if its saga or type is unknown, because it may still appear."""

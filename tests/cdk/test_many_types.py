@@ -14,7 +14,7 @@ from aws_cdk import App, Stack
 from sagas.authoring.definition.definition import SagaDefinition, definition_of
 from sagas.cdk import FunctionOptions, SagaService
 from sagas.errors import SagaError
-from sagas.messaging.queues import Routes
+from sagas.messaging.routes import Routes
 from tests.cdk.saga_classes import LONG_NAMES
 from tests.e2e.nested.many import SAGAS, STEPS
 from tests.support.engine import Engine

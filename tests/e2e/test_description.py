@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sagas.messaging.queues import Routes
+from sagas.messaging.routes import Routes
 from tests.e2e.stack import Stack
 
 pytestmark = [pytest.mark.e2e, pytest.mark.emulated("it is about `.sagas/local.json`")]

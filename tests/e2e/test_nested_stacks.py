@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-from sagas.messaging.queues import Routes
+from sagas.messaging.routes import Routes
 from tests.e2e.api import Api
 from tests.e2e.conftest import project_in
 from tests.e2e.nested.sagas import LENGTH, TAKEN

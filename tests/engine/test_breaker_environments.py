@@ -24,7 +24,7 @@ from sagas.engine.registry import Registry
 from sagas.engine.start.starter import Starter
 from sagas.engine.worker import End, Worker
 from sagas.messaging.message import Message
-from sagas.messaging.queues import Routes
+from sagas.messaging.routes import Routes
 from sagas.store.tables import StoreSettings
 from sagas.store.types.breakers import BreakerItems
 from tests.support.aws import REGION, LambdaContext, client, create_tables

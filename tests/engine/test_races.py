@@ -23,7 +23,8 @@ from sagas.engine.registry import Registry
 from sagas.engine.start.starter import Started
 from sagas.errors import SagaError
 from sagas.messaging.message import Message
-from sagas.messaging.queues import Queues, Routes
+from sagas.messaging.queues import Queues
+from sagas.messaging.routes import Routes
 from sagas.store.connection import Fenced
 from sagas.store.journal.entries import Entry
 from tests.store.conftest import CONCURRENT, STALE_AFTER, Store, connect

@@ -12,7 +12,7 @@ import pytest
 from sagas.core.states import SagaState, StepState
 from sagas.engine.clock import uuid7
 from sagas.engine.registry import Registry
-from sagas.messaging.queues import Routes
+from sagas.messaging.routes import Routes
 from sagas.store.control.mapping import item_of
 from sagas.store.tables import StoreSettings, tables_for
 from tests.support.aws import REGION, client, create_tables

@@ -67,7 +67,7 @@ def _lanes(queue: Queue, now: float = SENT + 5_000) -> StepQueues:
 
 def _notes(queue: Queue) -> tuple[QueueProgress, ManualClock]:
     clock = ManualClock()
-    return QueueProgress(queue, clock), clock  # pyright: ignore[reportArgumentType]
+    return QueueProgress(lambda: queue, clock), clock  # pyright: ignore[reportArgumentType]
 
 
 SILENT = SagaState("id", "trip", "1", (StepState("book"),), updated_at=SENT)

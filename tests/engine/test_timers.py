@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import force_setattr
 
 from sagas import Context, Exhausted, NotYet, Retry, Saga, sleep, step, wait_for
 from sagas.core.text import epoch, iso
@@ -84,8 +85,8 @@ class Service:
         monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Sagas")
         self.late: list[tuple[float, Callable[[], None]]] = []
         self.queues: list[str] = []
-        object.__setattr__(b.engine.finder, "look_ahead", look_ahead(every))
-        object.__setattr__(b.engine.recovery, "look_ahead", look_ahead(every))
+        force_setattr(b.engine.finder, "look_ahead", look_ahead(every))
+        force_setattr(b.engine.recovery, "look_ahead", look_ahead(every))
         send, send_work = Queues.send, Queues.send_work
 
         def sending(queues: Queues, message: Any, delay: float = 0.0) -> None:

@@ -32,7 +32,7 @@ from sagas.handlers import bulk as bulk_handler
 from sagas.handlers import now as now_handler
 from sagas.handlers import step as step_handler
 from sagas.handlers.telemetry import Telemetry
-from sagas.messaging.queues import Routes
+from sagas.messaging.routes import Routes
 from sagas.messaging.work import BULK, NOW
 from sagas.store.control.mapping import OVERTAKEN
 from sagas.store.index import listing

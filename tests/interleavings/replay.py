@@ -30,7 +30,7 @@ from sagas.errors import Rejected, SagaError
 from sagas.handlers import bulk as bulk_handler
 from sagas.handlers import now as now_handler
 from sagas.handlers import step as step_handler
-from sagas.messaging.queues import Routes
+from sagas.messaging.routes import Routes
 from sagas.messaging.work import BULK, NOW
 from sagas.store.tables import StoreSettings
 from tests.faults.mailbox import Letter

@@ -14,7 +14,7 @@ from moto.core.models import DEFAULT_ACCOUNT_ID as ACCOUNT_ID
 from moto.sqs.models import sqs_backends
 
 from sagas.authoring.definition.definition import definition_of
-from sagas.messaging.queues import Routes, derived_name
+from sagas.messaging.routes import Routes, derived_name
 
 REGION = "eu-central-1"
 

@@ -21,7 +21,8 @@ from sagas.engine.worker import End
 from sagas.handlers import now as now_handler
 from sagas.handlers import step as step_handler
 from sagas.messaging.message import Message, parse_record
-from sagas.messaging.queues import LONGEST_DELAY, Queues
+from sagas.messaging.queues import Queues
+from sagas.messaging.routes import LONGEST_DELAY
 from sagas.messaging.work import Work
 from tests.support.aws import HandmadeStack, LambdaContext
 from tests.support.engine import Engine

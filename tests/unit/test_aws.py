@@ -43,6 +43,13 @@ def test_a_client_is_made_once() -> None:
     assert connect("sqs", HOT, region="eu-west-1").meta.region_name == "eu-west-1"
 
 
+def test_any_service_has_a_client() -> None:
+    for service in ("dynamodb", "kms", "s3", "secretsmanager", "stepfunctions", "ses"):
+        assert connect(service, STEPS).meta.service_model.operation_names
+    with pytest.raises(SagaError, match=r"Unknown service: 'nothing'.*dynamodb, "):
+        connect("nothing", STEPS)
+
+
 @pytest.mark.parametrize("config", [HOT, BEST_EFFORT])
 def test_a_request_of_a_wrong_shape_is_found_by_any_test(config: Config) -> None:
     with pytest.raises(SagaError, match="ParamValidationError"), translated("SQS"):

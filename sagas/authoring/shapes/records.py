@@ -1,4 +1,4 @@
-"""Records: dataclasses and TypedDicts, whose JSON form is an object with a fixed set of fields."""
+"""Records: dataclasses, TypedDicts and pydantic models. Their JSON form is an object with a fixed set of fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scalars: the scalars of JSON, and types that are encoded as strings."""
+"""Scalars: those of JSON, types that are encoded as strings, enums and literals."""
 
 from __future__ import annotations
 

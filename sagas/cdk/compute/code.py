@@ -16,7 +16,7 @@ from sagas.cdk.compute.bytecode import add_bytecode, compiler_for
 from sagas.cdk.compute.modules import Modules
 from sagas.cdk.compute.staging import built_once, copy_files, digest_of, names_under, source_files
 from sagas.errors import DefinitionError
-from sagas.messaging.queues import TYPES_FILE
+from sagas.messaging.routes import TYPES_FILE
 
 
 def packages_of(saga_classes: Iterable[type]) -> list[ModuleType]:

@@ -18,7 +18,7 @@ from sagas.cdk.data.tables import Stores
 from sagas.cdk.layout.step_groups import SHARED
 from sagas.cdk.options.service_options import METRICS_NAMESPACE, ServiceOptions
 from sagas.errors import DefinitionError
-from sagas.messaging.queues import TYPES_FILE
+from sagas.messaging.routes import TYPES_FILE
 from sagas.messaging.work import NOW
 
 _LIMIT = 4096
@@ -70,7 +70,7 @@ def service_environment(
 def _routes(
     scope: Construct, queues: SagaQueues | None, groups: Mapping[str, Mapping[str, str]], work: Mapping[str, sqs.Queue]
 ) -> dict[str, object]:
-    """Return the routes that ``sagas.messaging.queues.Routes`` reads. ``queues`` are the queues of any saga, or
+    """Return the routes that ``sagas.messaging.routes.Routes`` reads. ``queues`` are the queues of any saga, or
     ``None`` if no saga has code."""
     if queues is None:
         routes: dict[str, object] = {"base": base_of(work[NOW]), "token": ""}

@@ -15,7 +15,7 @@ from sagas.cdk.layout.nested_stacks import TOKEN, Layout
 from sagas.cdk.layout.tags import tag_part
 from sagas.cdk.options.service_options import AnyKey
 from sagas.cdk.parts.part import Part
-from sagas.messaging.queues import derived_name
+from sagas.messaging.routes import derived_name
 
 _RETENTION = Duration.days(14)
 DEAD_LETTERS = "dead-letters"

@@ -1,9 +1,11 @@
 """The state that the steps of one invocation share, and the results that their messages carry to save reads.
 
-Only this module changes a course. The journal is authoritative. The control item has a digest of the numbers and hashes
-of the request and all results. A claim returns the digest. A message contains numbers, hashes and small payloads. The
-hashes must match the digest, and each payload must match its hash. Payloads that do not match are read from the
-journal. So a principal that can write to a queue, but not to the table, cannot forge a result.
+Only this module changes a course.
+
+The journal is authoritative. The control item has a digest of the numbers and hashes of the request and all results. A
+claim returns the digest. A message contains numbers, hashes and small payloads. The hashes must match the digest, and
+each payload must match its hash. Payloads that do not match are read from the journal. So a principal that can write to
+a queue, but not to the table, cannot forge a result.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from sagas.core.states import Polling, SagaState, StepState
 from sagas.engine.clock import Clock, claimed_at
 from sagas.errors import NotYet, Rejected, TimedOut, TypeChanged, WrongResult, text_of
 from sagas.messaging.message import Message, PendingCommit
-from sagas.messaging.queues import backoff
+from sagas.messaging.routes import backoff
 from sagas.store.journal.entries import Entry, fact_of
 
 _LONGEST_MESSAGE = 1_000

@@ -27,7 +27,8 @@ from sagas.engine.ports import CommitObserver, EngineObserver, Gates, MessageSen
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError
 from sagas.messaging.message import Message
-from sagas.messaging.queues import Queues, Routes
+from sagas.messaging.queues import Queues
+from sagas.messaging.routes import Routes
 from sagas.store.control.control import ControlItems
 from sagas.store.journal.journal import Journal, Payloads
 from sagas.store.pauses import Pauses

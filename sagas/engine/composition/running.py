@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from sagas.engine.advance import MakesAttempts
 from sagas.engine.attempt.idempotency import IdempotentAttempt
 from sagas.engine.composition.core import Core
 from sagas.engine.worker import QueueProgress, Worker
-from sagas.store.watermarks import Watermarks
+
+if TYPE_CHECKING:
+    from sagas.store.watermarks import Watermarks
 
 
 class Running(Core):
@@ -31,4 +34,11 @@ class Running(Core):
     @cached_property
     def queue_progress(self) -> QueueProgress:
         """Records the progress of the step's queue."""
-        return QueueProgress(Watermarks(self.tables), self.clock, self.routes.representative)
+        return QueueProgress(lambda: self.watermarks, self.clock, self.routes.representative)
+
+    @cached_property
+    def watermarks(self) -> Watermarks:
+        """The notes of how far queues have got."""
+        from sagas.store.watermarks import Watermarks
+
+        return Watermarks(self.tables)

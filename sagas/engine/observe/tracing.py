@@ -23,7 +23,7 @@ from sagas.engine.ports import MessageSender
 from sagas.engine.registry import SagaType
 from sagas.errors import SagaError
 from sagas.messaging.message import Message, Trace, trace_in, trace_of
-from sagas.messaging.queues import Routes
+from sagas.messaging.routes import Routes
 from sagas.messaging.work import NOW
 from sagas.store.journal.journal import Journal
 

@@ -42,7 +42,7 @@ from sagas.engine.ports import EngineObserver
 from sagas.engine.registry import Registry
 from sagas.errors import BreakerOpen, NotFound, Unavailable
 from sagas.messaging.message import Message
-from sagas.messaging.queues import LONGEST_DELAY
+from sagas.messaging.routes import LONGEST_DELAY
 from sagas.store.types.breakers import BreakerItems
 
 GOOD_FOR = 1.0

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from sagas.core.text import epoch, iso
 from sagas.engine.clock import Clock
 from sagas.engine.ports import WorkSender
-from sagas.messaging.queues import LONGEST_DELAY
+from sagas.messaging.routes import LONGEST_DELAY
 from sagas.messaging.work import BULK, NOW, DueSagas
 from sagas.store.index.listing import IndexPosition, Listing
 from sagas.store.schedule.scan_positions import ScanPosition, ScanPositions

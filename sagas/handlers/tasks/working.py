@@ -10,7 +10,7 @@ from sagas.engine.composition.core import Core
 from sagas.errors import InvalidRequest, NewerFormat, NotFound, Problem, SagaError
 from sagas.handlers.invocation import records_of
 from sagas.handlers.telemetry import frames, telemetry
-from sagas.messaging.queues import backoff
+from sagas.messaging.routes import backoff
 from sagas.messaging.work import Work, parse_work
 
 Parts = TypeVar("Parts", bound=Core)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from sagas.errors import NotFound
 from sagas.messaging.message import Message
-from sagas.messaging.queues import Queues, Routes, derived_name
+from sagas.messaging.queues import Queues
+from sagas.messaging.routes import Routes, derived_name
 
 BASE = "https://sqs.eu-west-1.amazonaws.com/123456789012"
 TOKEN = "0a1b2c-89abcdef"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sagas.errors import FORMAT, InvalidRequest, NewerFormat, NotFound
-from sagas.messaging.queues import Routes
+from sagas.messaging.routes import Routes
 from sagas.messaging.work import MOST_HOPS, DueSagas, Work, parse_work
 
 DUE = ("2026-11-22T05:00:00.000Z", "019aa59c-fb80-7c1e-9b52-4f6d0a3e8b17")
