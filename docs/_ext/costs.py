@@ -141,19 +141,20 @@ $ make bench ARGS="--sagas 20 --rounds 2 --only ours naive --json figures.json"
 ```
 
 A saga of five steps, next to the same by hand (Powertools' idempotency, a lock table, a state table, an audit table) and to five functions that only pass the message on. One run,
-23 November 2026, Linux x86_64, 2 processors, on the embedded emulator:
+26 November 2026, Linux x86_64, 2 processors, on the embedded emulator:
 
 | | this library | by hand | bare hops |
 |---|---|---|---|
-| CPU of the step functions, ms per saga | 42.2 | 64.5 | 7.8 |
-| the same, relative to bare botocore with the same requests | 1.24 | | |
-| latency p50, one at a time, ms | 106 | 128 | 26 |
-| sagas per second, ten at a time | 13.6 | 11.7 | 44.9 |
+| CPU of the step functions, ms per saga | 40.4 | 60.9 | 8.0 |
+| the same, relative to bare botocore with the same requests | 1.25 | | |
+| latency p50, one at a time, ms | 93 | 113 | 25 |
+| sagas per second, ten at a time | 17.1 | 15.1 | 53.9 |
 | requests to DynamoDB, write units, read units | 16, {life(5).writes}, {life(5).reads} | 35, 30, 5 | 0, 0, 0 |
+| a cold start: CPU of the import and two invocations, ms | 321 | 334 | 204 |
 | USD per million, the start included | {FIVE:.2f} | 26.90 | 7.52 |
 | USD per million, failing, three undos | {_UNDONE:.2f} | 42.66 | |
 
-This library loses where no state is needed (bare hops), at the start (6.4 ms of CPU against 2.0), and against a durable function, which runs all steps in one invocation.
+This library loses where no state is needed (bare hops), at the start (6.1 ms of CPU against 2.1), and against a durable function, which runs all steps in one invocation.
 
 ## Trips
 
