@@ -78,7 +78,7 @@ def test_as_far_as_what_the_message_says_fits(
 
 def test_a_letter_in_a_wrong_queue_goes_on_to_its_own(dead: tuple[Bench, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """SQS's own redrive moves letters to any queue; that queue's function has another step's role and time."""
-    monkeypatch.setattr("sagas.messaging.routes.LONGEST_DELAY", 0)
+    monkeypatch.setattr("sagas.messaging.queues.LONGEST_DELAY", 0)
     bench, saga_id = dead
     sqs, queues = bench.stack.sqs, bench.stack.queues["stubborn"]
     (letter,) = sqs.receive_message(QueueUrl=bench.stack.dead["stubborn"])["Messages"]

@@ -160,7 +160,7 @@ def _delayed(site: Site) -> int:
 
 
 def test_what_a_newer_version_sent_waits_for_it_as_it_is(site: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagas.messaging.routes.LONGEST_DELAY", 0)
+    monkeypatch.setattr("sagas.messaging.queues.LONGEST_DELAY", 0)
     s = site(Trip)
     url, body = s.stack.queues["trip"]["book"], json.dumps(FROM_LATER, indent=1)
     _put(s, body)
