@@ -277,6 +277,7 @@ class Message(Struct, frozen=True):
         correlation_id: the saga's correlation id.
         message_id: SQS's id; empty before the message is sent.
         receipt: SQS's receipt handle; empty before the message is sent.
+        source: the ARN of the queue that delivered the message; else empty.
         receives: how often SQS has delivered the message.
         sent_at: epoch seconds at which the message entered its queue; 0 if unknown.
         pending_commit: the outcome of an attempt that is not committed yet.
@@ -308,6 +309,7 @@ class Message(Struct, frozen=True):
     codeless: bool = False
     redriven_by: str = ""
     reason: str = ""
+    source: str = ""
 
     @property
     def body(self) -> str:
@@ -357,6 +359,7 @@ def parse_record(record: Mapping[str, Any]) -> Message:
         trace=body.trace or None,
         redriven_by=redriven_by,
         reason=reason,
+        source=str(record.get("eventSourceARN", "")),
     )
 
 

@@ -123,8 +123,10 @@ class Queues:
             self._client.send_message(QueueUrl=url, MessageBody=text, MessageAttributes=named, DelaySeconds=seconds)
 
     def delay(self, message: Message, seconds: float) -> None:
-        """Hide a message for at least ``seconds``, after which it returns."""
-        self._change_visibility(self._routes.queue(message.saga, message.step), message.receipt, seconds)
+        """Hide a message for at least ``seconds``, after which it returns. Its step may no longer be deployed, but the
+        queue that delivered it is there."""
+        url = self._routes.by_arn(message.source) if message.source else self._routes.queue(message.saga, message.step)
+        self._change_visibility(url, message.receipt, seconds)
 
     def waiting(self, saga: str, step: str) -> int:
         """Return the approximate number of messages in a step's queue: visible, in flight and delayed."""

@@ -316,6 +316,13 @@ _ONCE_WRONG = (
         new=(Part("b"),),
         script=Script(fails=1, deploys=1, settle=900.0, asks=True),
     ),
+    # A message of a step that is gone could not wait for the end of a lease, and died.
+    Case(
+        old=(Part("a", "children"), Part("b")),
+        new=(Part("c"),),
+        script=Script(deploys=1, cancels=2, mixed=3),
+        faults=((49, "NO_ANSWER"),),
+    ),
 )
 
 
