@@ -62,8 +62,8 @@ class Notes:
 
 
 def noted(directory: Path, variant: str, saga_ids: Iterable[str], since: float, works: int = 0) -> Noted:
-    """Return what was noted of the cheapest of some sagas, all of which have ended, and of the cheapest start since so
-    many monotonic seconds: before that, other calls may have come to the function behind POST.
+    """Return the notes of the cheapest saga and of the cheapest start. All sagas have ended. Starts count from the
+    monotonic time ``since``, because the function behind POST may have had other calls before.
 
     Sagas of one kind differ by chance, in what a clock decides: whether a saga lasts into the next of the slots that
     its due time is rounded to, and whether its start also asks if its type is disabled.

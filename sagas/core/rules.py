@@ -266,7 +266,7 @@ def _fact_without_code(plan: Plan, state: SagaState, now: float) -> Fact | None:
         return StepDeadLettered(state.cursor, DeadLetterCause.STALLED, failure=why)
     if plan.steps[state.cursor].asks or misfit(plan, state, now):
         return None
-    return WaitStarted(state.cursor, step.attempts.made, 0.0)
+    return WaitStarted(state.cursor, 0, 0.0)  # no execution of the step's code began the wait
 
 
 def _fact_after_exhaustion(plan: Plan, state: SagaState) -> Fact | None:

@@ -170,7 +170,7 @@ def wait_started(plan: Plan, state: SagaState, fact: ev.WaitStarted, now: float)
 def _unasked(state: SagaState, fact: ev.WaitStarted) -> StepState | None:
     """Return the current step if it is about to wait and has no code of its own."""
     step = state.current
-    fits = step is not None and state.cursor == fact.index and step.attempts.made == fact.attempt
+    fits = step is not None and state.cursor == fact.index and not fact.attempt
     ready = step is not None and step.status in (StepStatus.PENDING, StepStatus.RETRYING)
     ready = ready or state.waiting_for == "retry"  # the step polled, but its code is missing now
     return step if fits and ready and state.lease else None

@@ -323,6 +323,13 @@ _ONCE_WRONG = (
         script=Script(deploys=1, cancels=2, mixed=3),
         faults=((49, "NO_ANSWER"),),
     ),
+    # A wait that no longer has code began with the number of an execution that was lost.
+    Case(
+        old=(Part("a", "signal"), Part("b", "signal", undo=True), Part("c", "signal", undo=True, takes="b")),
+        new=(Part("c", "signal"),),
+        script=Script(deploys=4),
+        faults=((38, "DIES_AFTER"),),
+    ),
 )
 
 

@@ -417,7 +417,7 @@ class Moves:
         return [row for row in self.shelf[tables].items(self.replay.settings.sagas_table) if "steps" in row]
 
     def _parked(self, at: Snapshot) -> list[dict[str, Any]]:
-        """The control items of the children that wait for an operator, who has them retried sooner or later."""
+        """The control items of the children that wait for an operator. An operator retries each of them later."""
         rows = self.items(at.tables) if self._waits_for_people else []
         return [row for row in rows if row["saga_id"]["S"] != self.saga_id and row["status"]["S"] == "DEAD_LETTERED"]
 
