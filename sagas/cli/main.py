@@ -72,7 +72,22 @@ class _Group(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, _, rest = super().resolve_command(ctx, args)
-        return name, self._all[name], rest
+        command = self._all[name]
+        if ctx.resilient_parsing:
+            for part in (command, *getattr(command, "commands", {}).values()):
+                _keep_words(part, ctx)
+        return name, command, rest
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing:
+            _keep_words(self, ctx)
+        return super().parse_args(ctx, args)
+
+
+def _keep_words(command: Any, ctx: Any) -> None:
+    """Keep all arguments of a command as text. Completion needs no other type, and typer loads pydantic to convert."""
+    for parameter in command.get_params(ctx):
+        parameter.process_value = lambda ctx, value: value
 
 
 app = typer.Typer(

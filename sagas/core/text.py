@@ -49,8 +49,14 @@ def so_long_ago(text: str, now: float) -> str | None:
 def outside_xml(text: str) -> bool:
     """Whether a text has a character that SQS refuses in bodies and attributes, and that S3 refuses in lists of
     keys."""
-    # Compiled on first use, because it takes longer than all other patterns together, and few functions need it.
-    return re.search("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", text) is not None
+    # A pattern with these ranges takes 4 ms to compile, a quarter of a function's first invocation.
+    return not text.isprintable() and not all(map(_in_xml, text))
+
+
+def _in_xml(character: str) -> bool:
+    if character < " ":
+        return character in "\t\n\r"
+    return not "\ud800" <= character <= "\udfff" and character not in "\ufffe\uffff"
 
 
 def sendable(text: str) -> str:

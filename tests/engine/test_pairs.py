@@ -390,7 +390,7 @@ _UNFITTING = {
     "a step that is gone": (Case((_A, _B), (_A,), _LONG._replace(deploys=1)), 40, 130),
     "a step that is a wait now": (Case((_A, _B), (_A, Part("b", "signal")), _LONG._replace(deploys=1)), 40, 195),
     "an undo that is gone": (Case(_UNDONE, _UNDONE[1:], _LONG._replace(fails=1, deploys=1)), 40, 130),
-    "a wait that is gone": (Case((_A, Part("b", "signal")), (_A,), _LONG._replace(deploys=2)), 40, 300),
+    "a wait that is gone": (Case((_A, Part("b", "signal")), (_A,), _LONG._replace(deploys=2)), 40, 140),
     "a value that does not fit": (Case((_A, _B), (Part("a", result="number"), _B), _LONG._replace(deploys=1)), 65, 80),
 }
 """Sagas that wait for a release, how many requests their own messages may make in an hour, and how many may be made in

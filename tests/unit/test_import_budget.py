@@ -194,6 +194,16 @@ def test_help_loads_no_command_and_draws_without_rich() -> None:
     assert below(names, ["rich", "pydantic", "botocore"]) == []
 
 
+@pytest.mark.parametrize("words", ["sagas show ", "sagas dlq list ", "sagas list --st"])
+def test_completion_does_not_load_what_converts_arguments(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_SAGAS_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+    run = "import sys; sys.argv = ['sagas']; from sagas.cli.main import app"
+    run += "\ntry: app(prog_name='sagas')\nexcept SystemExit: pass"
+    assert below(modules_after(run), ["pydantic", "botocore"]) == []
+
+
 def test_a_list_loads_neither_boto3_nor_what_only_authors_need() -> None:
     names = modules_after("from sagas import SagaClient; import sagas.cli.read.reading")
     assert below(names, ["boto3", "botocore.session", "sagas.authoring", "sagas.messaging", "sagas.store"]) == []

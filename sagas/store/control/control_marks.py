@@ -19,7 +19,9 @@ from sagas.store.control.mapping import (
     number_in,
     paused_shard,
     paused_until,
+    sent_ahead,
     shard_of,
+    wait_shard,
 )
 from sagas.store.tables import StoreSettings, Tables, packed
 
@@ -125,11 +127,16 @@ class ControlMarks:
 
     def mark_settling(self, state: SagaState) -> bool:
         """Record when a saga began to wait for a release of code that fits it, unless that is already recorded or the
-        saga has changed."""
-        unchanged = f"{READABLE} AND #token = :seen_token AND #seq = :seen_seq"
+        saga has changed. After the end of a long wait, no message is sent ahead any more."""
+        condition = f"{READABLE} AND #token = :seen_token AND #seq = :seen_seq AND attribute_not_exists(#settling_since)"
         values = seen(state) | attributes_of({":settling_since": int(state.settling_since)})
-        condition = f"{unchanged} AND attribute_not_exists(#settling_since)"
-        return self._marked(state.saga_id, condition, "SET #settling_since = :settling_since", values)
+        change = "SET #settling_since = :settling_since"
+        if sent_ahead(state):
+            shard = shard_of(state.saga_id, self._settings.shards)
+            values |= attributes_of({":wait_shard": wait_shard(shard), ":open_shard": str(shard)})
+            condition += " AND #open_shard = :wait_shard"
+            change += ", #open_shard = :open_shard"
+        return self._marked(state.saga_id, condition, change, values)
 
     def mark_resumed(self, state: SagaState, due: float) -> bool:
         """End the mark of a paused saga, which becomes due at ``due``; return ``False`` if it is no longer paused. If

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -236,3 +237,10 @@ def test_characters_that_sqs_does_not_take_are_escaped() -> None:
     assert not outside_xml(body)
     assert json.loads(body)["correlation_id"] == "\uffff"
     assert read(inputs=json.loads(body)["inputs"]).inputs == carried
+
+
+def test_the_characters_that_sqs_refuses() -> None:
+    """All but ``#x9 | #xA | #xD | #x20-#xD7FF | #xE000-#xFFFD | #x10000-#x10FFFF``, as the API's reference says."""
+    taken = re.compile("[\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+    wrong = [code for code in range(0x11000) if outside_xml(f"a{chr(code)}") == bool(taken.match(chr(code)))]
+    assert wrong == []
