@@ -128,7 +128,8 @@ class ControlMarks:
     def mark_settling(self, state: SagaState) -> bool:
         """Record when a saga began to wait for a release of code that fits it, unless that is already recorded or the
         saga has changed. After the end of a long wait, no message is sent ahead any more."""
-        condition = f"{READABLE} AND #token = :seen_token AND #seq = :seen_seq AND attribute_not_exists(#settling_since)"
+        unchanged = f"{READABLE} AND #token = :seen_token AND #seq = :seen_seq"
+        condition = f"{unchanged} AND attribute_not_exists(#settling_since)"
         values = seen(state) | attributes_of({":settling_since": int(state.settling_since)})
         change = "SET #settling_since = :settling_since"
         if sent_ahead(state):
