@@ -116,11 +116,11 @@ def _of_group(
     ids = tuple(group.get("examples", ()))
     sagas = f"of version {old['version']}"
     at = Position(status, cursor, tuple(_STATUSES[letter] for letter in letters))
-    # If this code was deployed before, the deployment is a rollback.
+    # If this code was deployed before, the deployment is a rollback, and removes steps that the current code has added.
     back = new is not None and hash_of(blueprint_of(new)) in blueprints
+    added = {f'step "{step["name"]}"' for step in (deployed or old)["steps"]} if back else set[str]()
     for where, what, effect, todo in judge(old, new, at, deployed):
-        added = back and what == "it is gone" and where.startswith("step")
-        what = "it was added and is gone" if added else what
+        what = "it was added and is gone" if what == "it is gone" and where in added else what
         stop = place if effect else ""
         yield Change(name, where, what, effect, todo, sagas, stop, group["count"], group["oldest"], ids)
 

@@ -184,6 +184,9 @@ def test_a_rollback_is_named() -> None:
     stored = answer(group(Two, "RUNNING", 1, "CPP"), blueprints=(Two, WithoutPay))
     [change] = compared(stored, WithoutPay)
     assert change.what == "it was added and is gone"
+    stored = answer(group(Two, "RUNNING", 1, "CPP"), blueprints=(Two, WithoutPay), deployed=WithoutPay)
+    [change] = compared(stored, WithoutPay)
+    assert change.what == "it is gone", "the code that is deployed already is no rollback"
 
 
 def test_a_type_that_is_gone_stops_all_of_its_sagas() -> None:
