@@ -1,6 +1,7 @@
 """A cold start in a process of its own: which clients are made in the init phase, and which by the first invocation.
 
-``python -m tests.handlers.cold step|api|supervisor``; a second argument is a variable that is missing until the first invocation.
+``python -m tests.handlers.cold step|api|supervisor``; a second argument is a variable that is missing until the first
+invocation.
 """
 
 from __future__ import annotations
