@@ -103,8 +103,8 @@ class WrongResult(PermanentError):
 
 
 class TypeChanged(SagaError):
-    """A stored request or result does not fit the deployed type, or is not the value that was written. No code has run
-    with it.
+    """A stored request or result does not fit the deployed code: it has another type, the saga does not have it, or it
+    is not the value that was written. No code has run with it.
 
     The saga waits for an operator and uses up no attempt. After you deploy code that fits, retry the saga.
     """

@@ -130,8 +130,8 @@ class Saga(Generic[ReqT], metaclass=_Meta):
     (``class Audited(Saga[T])``) or abstract methods serves only as a base: it is not checked and has no definition.
 
     Class keywords:
-        name: 1 to 40 characters of a-z, 0-9 and ``-``, starting with a letter; by default the class's name in
-            kebab-case.
+        name: 1 to 40 characters of a-z, 0-9 and ``-``, starting with a letter, and not ``commands``; by default the
+            class's name in kebab-case.
         version: a text that is recorded with every saga, and never interpreted.
         lock_expiry: the length of the lease. A heartbeat extends the lease after half of this time.
         max_recovery_attempts: how often the supervisor restarts a saga that makes no progress.

@@ -9,6 +9,7 @@ from typing import Any
 
 from sagas.engine.composition.supervisor import Supervisor
 from sagas.errors import InvalidRequest, Problem
+from sagas.handlers.invocation import warm
 from sagas.handlers.tasks.finding import find
 from sagas.handlers.tasks.publishing import replay
 from sagas.handlers.tasks.purging import purge
@@ -66,3 +67,6 @@ def reset() -> None:
     """Forget the engine, so the next invocation reads the environment again."""
     _engine.cache_clear()
     tracer.cache_clear()
+
+
+warm(lambda: _engine().connect())

@@ -148,14 +148,14 @@ class _Judging:
                 source = parameter.step
                 later = source in names and (parameter.optional or names.index(source) < index)
                 if source is not None and not later:
-                    effect = "would fail there for good (PermanentError)"
+                    effect = "would be dead-lettered there (TypeChanged)"
                     todo = f"Take the result of {source!r} in a new step"
                     yield Finding(_step(now.name), f"it takes the result of {_step(source)}", effect, todo)
             undo = now.undo.parameters if now.undo is not None and self._may_undo(index, now) else ()
             for parameter in undo:
                 source = parameter.step
                 if source is not None and source not in names[: index + 1]:
-                    effect = "would end COMPENSATION_FAILED when undone (PermanentError)"
+                    effect = "would end COMPENSATION_FAILED when undone (TypeChanged)"
                     where, what = f"the undo of {_step(now.name)}", f"it takes the result of {_step(source)}"
                     yield Finding(where, what, effect, "Take only the result of its own step in the undo")
 

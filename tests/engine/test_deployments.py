@@ -54,15 +54,22 @@ def test_a_saga_in_flight_is_undone_in_its_own_order(bench: Make) -> None:
     assert LOG == ["book", "pay", "tell", "tell", "tell", "refund", "unbook"]
 
 
-def test_a_result_that_is_not_there_yet_is_a_permanent_error(bench: Make) -> None:
-    """Nothing is called with a ``None`` that its author ruled out."""
+def test_a_saga_that_lacks_the_result_that_a_step_takes_waits_for_code_that_fits(bench: Make) -> None:
+    """Nothing is called with a ``None`` that its author ruled out, and nothing is undone."""
     b = bench(First)
     saga_id = in_flight(b, "book")
     deployed(b, Demanding)
     b.run()
     saga = b.show(saga_id)
-    assert (saga["status"], saga["error"]["step"], saga["error"]["type"]) == ("COMPENSATED", "pay", "PermanentError")
-    assert LOG == ["book", "unbook"]
+    error = saga["error"]
+    assert (saga["status"], error["step"], error["type"]) == ("DEAD_LETTERED", "pay", "TypeChanged")
+    assert error["message"] == "in this saga the step 'tell' has no result yet"
+    assert LOG == ["book"]
+    deployed(b, First)
+    b.engine.operations.retry("change", saga_id, "deployed again", "ann")
+    b.run()
+    assert b.show(saga_id)["status"] == "COMPLETED"
+    assert LOG == ["book", "pay", "tell"]
 
 
 def test_the_version_is_that_of_the_start_in_the_saga_and_its_audit(bench: Make) -> None:

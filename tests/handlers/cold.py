@@ -1,6 +1,7 @@
 """A cold start in a process of its own: which clients are made in the init phase, and which by the first invocation.
 
-``python -m tests.handlers.cold step|api``; a second argument is a variable that is missing until the first invocation.
+``python -m tests.handlers.cold step|api|supervisor``; a second argument is a variable that is missing until the first
+invocation.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ def main(function: str, missing: str = "") -> None:
         start = {"resource": "/sagas/{type}", "pathParameters": {"type": "trip"}, "path": "/sagas/trip"}
         start |= {"httpMethod": "POST", "body": '{"item":"train"}'}
         event = json.loads(EVENT.read_text()) | start
+    if function == "supervisor":
+        event = {"task": "recover", "queue": True}
     os.environ |= stack.environment | {"AWS_ACCESS_KEY_ID": "function"}
     held = os.environ.pop(missing, "")
     _count_clients()

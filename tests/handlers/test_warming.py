@@ -23,10 +23,11 @@ def cold(*arguments: str, **environment: str) -> tuple[dict[str, Any], list[dict
 def done(function: str, told: dict[str, Any]) -> bool:
     """Whether the first invocation did its work."""
     work = (told["ran"], told["status"], told["failed"])
-    return work == ((["book:1"], None, []) if function == "step" else ([], 202, None))
+    expected = {"step": (["book:1"], None, []), "api": ([], 202, None), "supervisor": ([], None, None)}
+    return work == expected[function]
 
 
-@pytest.mark.parametrize("function", ["step", "api"])
+@pytest.mark.parametrize("function", ["step", "api", "supervisor"])
 def test_the_first_invocation_finds_its_clients(function: str) -> None:
     told, log = cold(function, AWS_LAMBDA_INITIALIZATION_TYPE="on-demand")
     assert (sorted(set(told["init"])), told["first"]) == (CLIENTS, [])
@@ -40,7 +41,7 @@ def test_elsewhere_an_import_makes_nothing() -> None:
     assert done("step", told)
 
 
-@pytest.mark.parametrize("function", ["step", "api"])
+@pytest.mark.parametrize("function", ["step", "api", "supervisor"])
 def test_what_goes_wrong_is_logged_and_left_to_the_first_invocation(function: str) -> None:
     told, log = cold(function, "SAGAS_CLASSES", AWS_LAMBDA_INITIALIZATION_TYPE="on-demand")
     assert told["init"] == []

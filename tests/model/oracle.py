@@ -97,8 +97,8 @@ class Oracle:
         """Nor does it run before it can read what it takes."""
         changed, code = self._changed(place), self._code
         takes = "" if changed else code[self.steps[place].name].takes
-        if changed or (takes and self._place(takes) not in self.by):
-            return changed  # what is not there never comes: see _lacks
+        if changed:
+            return changed
         unreadable = self._unreadable and code is self._new and not self.steps[place].kind
         return "TypeChanged" if unreadable or (takes and not self._reads(takes)) else ""
 
@@ -106,19 +106,12 @@ class Oracle:
         return next((place for place, part in enumerate(self.steps) if part.name == name), -1)
 
     def _reads(self, name: str) -> bool:
-        """Whether the deployed code can read the stored result of a step."""
+        """Whether the saga has the result of a step, and the deployed code can read it."""
         code = self._code
+        if self._place(name) not in self.by:
+            return False
         same = self.by[self._place(name)].stored == code[name].stored
         return same or (self._upcast and code is self._new)
-
-    def _lacks(self, place: int) -> bool:
-        """Whether a step takes a result that its saga does not have before it. It fails for good, and no release can
-        change that, so it does not wait for one."""
-        takes = self._code[self.steps[place].name].takes
-        if not takes or self._place(takes) in self.by:
-            return False
-        self._act("StepFailed", place)
-        return True
 
     def _released(self) -> bool:
         """Whether the first release comes back."""
@@ -159,8 +152,6 @@ class Oracle:
         return "DEAD_LETTERED"
 
     def _plain(self, place: int) -> str:
-        if self._lacks(place):
-            return self._turned("failure")
         if place == self.script.fails:
             self._act("StepFailed", place)
             return self._turned("failure")
@@ -179,8 +170,6 @@ class Oracle:
 
     def _signal(self, place: int) -> str:
         """An accepted signal is taken, whatever is deployed. A wait that nobody could answer does not time out."""
-        if self._lacks(place):
-            return self._turned("failure")
         self._act("WaitStarted", place)
         if self.script.signal != "early":
             if self._cancelled:
@@ -200,8 +189,6 @@ class Oracle:
 
     def _children(self, place: int) -> str:
         """Children that have begun are joined without code, and undone."""
-        if self._lacks(place):
-            return self._turned("failure")
         begun = self._code[self.steps[place].name]
         self._act("ChildrenStarted", place)
         self.stands[place] = "begun"

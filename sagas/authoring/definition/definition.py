@@ -313,8 +313,8 @@ def _is_find_by(value: object) -> bool:
 _RULES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     (
         "name",
-        lambda it: isinstance(it, str) and re.fullmatch("[a-z][a-z0-9-]{0,39}", it) is not None,
-        "1 to 40 characters of a-z, 0-9 and '-', starting with a letter",
+        lambda it: isinstance(it, str) and re.fullmatch("(?!commands$)[a-z][a-z0-9-]{0,39}", it) is not None,
+        "1 to 40 characters of a-z, 0-9 and '-', starting with a letter, and not 'commands', the command queue",
     ),
     (
         "version",

@@ -20,7 +20,7 @@ from sagas.core.ids import types_hash
 from sagas.core.states import SagaState
 from sagas.engine.attempt.context import StepContext
 from sagas.engine.attempt.course import Value
-from sagas.errors import InvalidRequest, PermanentError, SagaError, TimedOut, WrongResult, listed, text_of
+from sagas.errors import InvalidRequest, PermanentError, SagaError, TimedOut, TypeChanged, WrongResult, listed, text_of
 
 _CHILDREN_CHANGED = "its children have other types now, or another order"
 REQUEST_SEQ = 1
@@ -35,7 +35,8 @@ class StepExited(SagaError):
 
 
 def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[str, int]:
-    """Return the number of the journal entry for each parameter with a payload; 0 if there is no entry."""
+    """Return the number of the journal entry for each parameter with a payload; 0 if there is no entry. Code that takes
+    a result which the saga does not have does not fit it, and another release may."""
     results = {step.name: step.result_seq for step in state.steps}
     needed: dict[str, int] = {}
     for parameter in parameters:
@@ -43,9 +44,9 @@ def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[s
             needed[parameter.name] = REQUEST_SEQ
         elif parameter.source is StepSource.RESULT:
             if parameter.step not in results:
-                raise PermanentError(f"this saga was started without the step {parameter.step!r}")
+                raise TypeChanged(f"this saga was started without the step {parameter.step!r}")
             if not results[parameter.step] and not parameter.optional:
-                raise PermanentError(f"in this saga the step {parameter.step!r} has no result yet")
+                raise TypeChanged(f"in this saga the step {parameter.step!r} has no result yet")
             needed[parameter.name] = results[parameter.step]
     return needed
 

@@ -242,6 +242,7 @@ HEADS: dict[str, tuple[str, list[str]]] = {
     "name empty": ("Saga[Req], name=''", ["name"]),
     "name from a digit": ("Saga[Req], name='1a'", ["name"]),
     "name no string": ("Saga[Req], name=3", ["name"]),
+    "name of the command queue": ("Saga[Req], name='commands'", ["name", "command queue"]),
     "version": ("Saga[Req], version=1", ["version"]),
     "lock_expiry": ("Saga[Req], lock_expiry=30", ["lock_expiry", "timedelta"]),
     "lock_expiry of zero": ("Saga[Req], lock_expiry=timedelta(0)", ["lock_expiry"]),
