@@ -56,8 +56,8 @@ class InFlight(Struct, frozen=True):
                 blueprints[name] = unknown
             letters = "".join(LETTERS[step.status] for step in state.steps)
             groups.setdefault((name, state.status.value, state.cursor, letters), []).append(state)
-        if deployed and current and not cursor:
-            blueprints[deployed] = current
+        if current and not cursor:
+            blueprints[hash_of(current)] = current
         return {
             "blueprints": blueprints,
             "deployed": deployed,
