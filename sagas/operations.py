@@ -168,6 +168,12 @@ class Operation:
         return tuple(_PARAMETER.findall(self.path))
 
     @property
+    def resource(self) -> str:
+        """The path in API Gateway, which has one name per position: after ``/sagas``, a ``{saga_id}`` is ``{type}``."""
+        path = self.path.replace("{saga_id}", "{id}")
+        return "/sagas/{type}" if path == "/sagas/{id}" else path
+
+    @property
     def options(self) -> tuple[Field[Any], ...]:
         """The fields of the body that are options for operators."""
         return (
