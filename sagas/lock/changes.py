@@ -6,13 +6,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, ValidationError, convert, field
 
 from sagas.authoring.definition.definition import SagaDefinition
 from sagas.core.states import SagaStatus, StepStatus
 from sagas.core.text import day
 from sagas.errors import InvalidRequest, Problem
-from sagas.lock.content import LETTERS, Content, blueprint_of, hash_of, is_blueprint, read_json
+from sagas.lock.content import LETTERS, Content, blueprint_of, fault_of, hash_of, read_json
 from sagas.lock.judging import Finding, Position, judge
 
 _STATUSES = {letter: status for status, letter in LETTERS.items()}
@@ -114,11 +116,11 @@ def _of_group(
     ids = tuple(group.get("examples", ()))
     sagas = f"of version {old['version']}"
     at = Position(status, cursor, tuple(_STATUSES[letter] for letter in letters))
-    # If this code was deployed before, the deployment is a rollback.
+    # If this code was deployed before, the deployment is a rollback, and removes steps that the current code has added.
     back = new is not None and hash_of(blueprint_of(new)) in blueprints
+    added = {f'step "{step["name"]}"' for step in (deployed or old)["steps"]} if back else set[str]()
     for where, what, effect, todo in judge(old, new, at, deployed):
-        added = back and what == "it is gone" and where.startswith("step")
-        what = "it was added and is gone" if added else what
+        what = "it was added and is gone" if what == "it is gone" and where in added else what
         stop = place if effect else ""
         yield Change(name, where, what, effect, todo, sagas, stop, group["count"], group["oldest"], ids)
 
@@ -140,25 +142,49 @@ def _merged(found: Iterable[Change]) -> list[Change]:
     return list(merged.values())
 
 
+class _Group(Struct):
+    """A group of the API's answer."""
+
+    blueprint: str
+    status: SagaStatus
+    cursor: Annotated[int, Meta(ge=0)]
+    steps: str
+    count: Annotated[int, Meta(ge=1)]
+    oldest: Annotated[datetime, Meta(tz=True)]
+    examples: list[str] = field(default_factory=list[str])
+
+
+class _Answer(Struct):
+    """The API's answer about the sagas in flight of a type."""
+
+    blueprints: Content
+    groups: list[_Group]
+    deployed: str | None = None
+
+
 def read_in_flight(path: Path) -> Content:
     """Read a file that ``sagas check --save`` wrote."""
     content = read_json(path, "types", "file of sagas in flight", "sagas check --save")
-    if not all(map(_is_answer, content["types"].values())):
-        raise InvalidRequest(f"{path} is not a file of sagas in flight", [Problem("$.types", "expected groups")])
+    for name, answer in content["types"].items():
+        if fault := _fault_of_answer(answer):
+            raise InvalidRequest(f"{path} is not a file of sagas in flight", [Problem(f"$.types.{name}", fault)])
     return content
 
 
-def _is_answer(answer: Any) -> bool:
-    """Whether a value has the form of the API's answer about sagas in flight, as far as this module reads it."""
+def _fault_of_answer(value: Any) -> str:
+    """Return why a value is not the API's answer about sagas in flight; empty if it is one."""
     try:
-        blueprints = answer["blueprints"]
-        for group in answer["groups"]:
-            steps = [step["name"] for step in blueprints[group["blueprint"]]["steps"] if not step.get("retired")]
-            SagaStatus(group["status"])
-            datetime.fromisoformat(group["oldest"])
-            matches = len(steps) == len(group["steps"]) and _STATUSES.keys() >= set(group["steps"])
-            if not matches or not 0 <= group["cursor"] <= len(steps) or group["count"] < 1:
-                return False
-        return all(map(is_blueprint, blueprints.values()))
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return False
+        answer = convert(value, _Answer)
+    except ValidationError as error:
+        return str(error)
+    for name, blueprint in answer.blueprints.items():
+        if fault := fault_of(blueprint):
+            return f"blueprint {name}: {fault}"
+    for number, group in enumerate(answer.groups):
+        if group.blueprint not in answer.blueprints:
+            return f"groups[{number}]: it has no blueprint"
+        steps = [step for step in answer.blueprints[group.blueprint]["steps"] if not step.get("retired")]
+        matches = len(steps) == len(group.steps) and _STATUSES.keys() >= set(group.steps)
+        if not matches or not steps or group.cursor > len(steps):
+            return f"groups[{number}]: it does not match the steps of its blueprint"
+    return ""

@@ -11,7 +11,9 @@ import json
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
+
+from msgspec import Struct, ValidationError, convert, field
 
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition, StepSource
 from sagas.authoring.shapes.base import SchemaDefinitions
@@ -83,7 +85,7 @@ def blueprint_in(body: bytes) -> Content | None:
         blueprint: Any = json.loads(zlib.decompress(body))
     except (zlib.error, ValueError):
         return None
-    return blueprint if is_blueprint(blueprint) else None
+    return None if fault_of(blueprint) else cast("Content", blueprint)
 
 
 def check_size(definition: SagaDefinition) -> None:
@@ -156,8 +158,9 @@ def _written(node: Any, depth: int, name: str) -> str:
 
 def read(path: Path) -> Content:
     content = read_json(path, "sagas", "lock file", "sagas check --write")
-    if not all(map(is_blueprint, content["sagas"].values())):
-        raise InvalidRequest(f"{path} is not a lock file", [Problem("$.sagas", "expected blueprints")])
+    for name, blueprint in content["sagas"].items():
+        if fault := fault_of(blueprint) or ("" if "request" in blueprint else "it has no request"):
+            raise InvalidRequest(f"{path} is not a lock file", [Problem(f"$.sagas.{name}", fault)])
     return content
 
 
@@ -178,10 +181,44 @@ def read_json(path: Path, member: str, what: str, command: str) -> Content:
     return content
 
 
-def is_blueprint(value: object) -> bool:
-    """Whether a value is a blueprint that this version can compare."""
-    if not isinstance(value, dict):
-        return False
-    blueprint = cast("Content", value)
-    steps = blueprint.get("steps")
-    return blueprint.get("format") == FORMAT and isinstance(blueprint.get("saga"), str) and isinstance(steps, list)
+class _Step(Struct):
+    """A step of a blueprint, as far as this version reads it."""
+
+    name: str
+    result: Content = field(default_factory=Content)
+    undo: list[str] | None = None
+    waits_for: Literal["", "signal", "time", "children"] = ""
+    sagas: list[str] = field(default_factory=list[str])
+    tolerate: int = 0
+    pivot: bool = False
+    retired: bool = False
+
+
+class _Blueprint(Struct):
+    """A blueprint. Blueprints that only the steps of a saga show have no request and no types."""
+
+    format: Literal[1]
+    saga: str
+    version: str
+    steps: list[_Step]
+    request: Content = field(default_factory=Content)
+    types: dict[str, Content] = field(default_factory=dict[str, Content])
+    hidden: dict[str, list[list[str]]] = field(default_factory=dict[str, list[list[str]]])
+    find_by: list[str] = field(default_factory=list[str])
+    prefix: str = ""
+
+
+def fault_of(value: object) -> str:
+    """Return why a value is not a blueprint that this version can compare; empty if it is one."""
+    from sagas.lock.fitting import Types, misfits
+
+    try:
+        blueprint = convert(value, _Blueprint)
+        types = Types(blueprint.types, blueprint.types)
+        for schema in (blueprint.request, *blueprint.types.values(), *(step.result for step in blueprint.steps)):
+            misfits(schema, schema, types)
+    except ValidationError as error:
+        return str(error)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return f"a schema cannot be read: {type(error).__name__}: {error}"
+    return ""

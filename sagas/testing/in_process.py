@@ -148,6 +148,7 @@ class InProcessRun:
         store: MemoryStore,
         signals: Mapping[str, object] | None = None,
         at: Mapping[str, timedelta] | None = None,
+        settle: timedelta = timedelta(0),
     ) -> None:
         self.definition = definition
         self.saga_id = saga_id
@@ -158,7 +159,8 @@ class InProcessRun:
         self._work: list[Work] = []
         # Leases outlast every invocation, so no heartbeat is needed.
         family = (definition, *definition.family)
-        registry = Registry.of(*(replace(member, lock_expiry=timedelta(days=1)) for member in family))
+        lasting = (replace(member, lock_expiry=timedelta(days=1)) for member in family)
+        registry = Registry.of(*lasting, settle=settle.total_seconds())
         logger, quiet = logging.getLogger("sagas.testing"), NullObserver()
         runner = FailingRunner(fail, self.path, self._clock)
         try:

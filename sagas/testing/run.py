@@ -15,7 +15,7 @@ from sagas.authoring.saga import ReqT, Saga
 from sagas.authoring.steps import Member, Step
 from sagas.authoring.waits import Wait
 from sagas.engine.read.views import audit_view, step_status
-from sagas.errors import InvalidRequest, listed
+from sagas.errors import InvalidRequest, TypeChanged, listed
 from sagas.store.journal.entries import RESULTS, Entry
 
 if TYPE_CHECKING:
@@ -119,6 +119,7 @@ def run(
     saga_id: str = _SAGA_ID,
     signals: Mapping[str, object] | None = None,
     at: Mapping[str, timedelta] | None = None,
+    settle: timedelta = timedelta(0),
 ) -> Outcome:
     """Run a saga and its children to the end, or until the saga waits for an operator.
 
@@ -139,20 +140,26 @@ def run(
         signals: the value to send to each wait, by the wait's name. For a child, prefix the name as in ``fail``. A wait
             without a signal times out. Time is skipped, so a wait of a year takes no time.
         at: the time from the beginning of a wait to its signal. Default: none.
+        settle: how long the saga waits for a release if a stored value does not fit its type, as ``settle=`` of
+            ``SagaService``.
 
     Raises:
         InvalidRequest: the request does not fit its type.
         ValueError: ``fail`` names an unknown step or undo, ``signals`` or ``at`` name an unknown wait, one of them
-            names a child that was not started, or ``at`` has a negative time.
+            names a child that was not started, or ``at`` or ``settle`` is a negative time.
         DefinitionError: ``create()`` raised, or ``saga_class`` is not a saga class.
         TypeError: ``fail`` has something other than exceptions, a signal does not fit its wait's type, ``at`` has
-            something other than a timedelta, or one of them is not a dict.
+            something other than a timedelta, or one of them is not a dict. ``settle`` is not a timedelta.
     """
     definition = definition_of(saga_class)
     for parameter, value in (("fail", fail), ("signals", signals), ("at", at)):
         if not isinstance(cast("object", value), Mapping | None):
             example = f'{parameter}={{"pay": ...}}'
             raise TypeError(f"{parameter}: must be a dict by step name, such as {example}, not {value!r}")
+    if not isinstance(cast("object", settle), timedelta):
+        raise TypeError(f"settle: must be a timedelta, not {settle!r}")
+    if settle < timedelta():
+        raise ValueError(f"settle: must be at least 0, not {settle!r}")
     failing, signalled = dict(fail or {}), dict(signals or {})
     _check(definition, failing)
     _check_signals(definition, signalled, at or {})
@@ -166,7 +173,7 @@ def run(
     from sagas.testing.store import memory_store
 
     with memory_store() as store:
-        process = InProcessRun(definition, failing, clients, saga_id, data, store, signalled, at)
+        process = InProcessRun(definition, failing, clients, saga_id, data, store, signalled, at, settle)
         process.play()
         for parameter, paths in (("fail", failing), ("signals", signalled)):
             for path in paths:
@@ -248,7 +255,7 @@ def _outcome(process: InProcessRun, definition: SagaDefinition, saga_id: str) ->
     outcome = Outcome(
         status=state.status.value,
         results=Results(
-            (step.result, decode(json.loads(entries[seqs[step.name]].payload or "null"), step.result_type))
+            (step.result, _stored(definition, step.name, entries[seqs[step.name]]))
             for step in definition.steps
             if step.name in seqs
         ),
@@ -260,6 +267,15 @@ def _outcome(process: InProcessRun, definition: SagaDefinition, saga_id: str) ->
         children=_children(process, definition, saga_id),
     )
     return replace(outcome, result=outcome.results.get(result)) if outcome.status == "COMPLETED" else outcome
+
+
+def _stored(definition: SagaDefinition, step: str, entry: Entry) -> Any:
+    """Return a step's result as its later steps get it, or its JSON if they could not read it."""
+    data = json.loads(entry.payload or "null")
+    try:
+        return definition.stored(step, data)
+    except TypeChanged:
+        return data
 
 
 def _children(process: InProcessRun, definition: SagaDefinition, saga_id: str) -> dict[str, list[Outcome]]:

@@ -444,7 +444,9 @@ def test_a_child_is_not_settled_while_its_parent_waits_for_its_end(bench: Make) 
     saga_id = b.start("invoice", {"parcels": 1})
     b.run()
     child = child_id(saga_id, "payments", 0)
-    told = f"the parent invoice/{saga_id} waits for this saga.*retry it, compensate it, or cancel it with force"
+    told = (
+        f"this is a child of invoice/{saga_id}, which waits for it: retry it, compensate it, or cancel it with --force"
+    )
     with pytest.raises(Conflict, match=told):
         b.engine.operations.resolve("settled-child", child, "paid by hand", "paid", (), "ann")
     FAIL.clear()

@@ -14,6 +14,7 @@ from sagas.core import arrivals, rules
 from sagas.core.commands import Postpone
 from sagas.core.rules import Plan
 from sagas.core.states import SagaState
+from sagas.core.text import epoch
 from sagas.engine import advance
 from sagas.errors import Conflict, NotFound, Rejected, SagaError, Unavailable
 from tests.engine.changing import First, WithoutPay, WithoutUndo, deployed, in_flight
@@ -57,7 +58,7 @@ def test_it_waits_visibly_and_uses_up_nothing(settling: Callable[..., Bench]) ->
     assert (saga["status"], saga["waiting"]["kind"], saga["waiting"]["step"]) == ("RUNNING", "release", "pay")
     assert b.actions(saga_id) == before
     assert (state.current and state.current.attempts.made, state.recovery.attempts, state.attention) == (0, 0, 0)
-    gone = "Step 'pay' of type 'change' is not in the deployed code."
+    gone = "The code of step pay is not deployed here."
     advice = f"{gone} If a deployment is under way, the saga continues without you."
     assert next_action(saga, b.clock.now()).means == advice
 
@@ -68,6 +69,7 @@ def test_it_continues_once_the_code_is_back(settling: Callable[..., Bench]) -> N
     deployed(b, WithoutPay)
     _look(b)
     deployed(b, First)
+    assert b.show(saga_id)["waiting"]["kind"] == "queue", "its code is deployed"
     b.clock.advance(60)
     b.run()
     assert (b.status(saga_id), b.state(saga_id).settling_since) == ("COMPLETED", 0)
@@ -133,6 +135,7 @@ def test_undos_wait_in_their_order(settling: Callable[..., Bench]) -> None:
     b.deliver("change", "pay")
     saga = b.show(saga_id)
     assert (saga["status"], saga["waiting"]["kind"], saga["waiting"]["step"]) == ("COMPENSATING", "release", "pay")
+    assert saga["waiting"]["message"] == "the undo of step pay is not deployed here"
     assert "unbook" not in LOG
     b.clock.advance(SETTLE + 1)
     b.run()
@@ -307,13 +310,34 @@ def test_a_sender_is_asked_to_try_again_and_then_refused(settling: Callable[...,
     with pytest.raises(Unavailable, match="step ok is not deployed as a wait") as refused:
         b.engine.signals.send("asks", saga_id, "ok", "yes", "ada")
     assert refused.value.retry_after == 60
+    waiting = b.show(saga_id)["waiting"]
+    assert (waiting["kind"], waiting["step"]) == ("release", "ok")
+    assert waiting["message"] == "the code of step ok is not deployed here"
     b.clock.advance(SETTLE + 1)
+    assert epoch(b.show(saga_id)["waiting"]["until"]) > b.clock.now(), "it needs an operator when its time is over"
     with pytest.raises(Conflict, match="step ok is not deployed as a wait"):
         b.engine.signals.send("asks", saga_id, "ok", "yes", "ada")
     b.engine = b.deploy(Asks)
+    assert b.show(saga_id)["waiting"]["kind"] == "signal", "its code is deployed"
     b.engine.signals.send("asks", saga_id, "ok", "yes", "ada")
     b.run()
     assert (b.status(saga_id), LOG[-1]) == ("COMPLETED", "yes")
+
+
+class StepNow(Saga[Order], name="asks"):
+    @step
+    def ok(self) -> str:
+        return "yes"
+
+    tell = Asks.tell
+
+
+def test_a_wait_that_is_a_step_now_is_named_as_what_it_was(settling: Callable[..., Bench]) -> None:
+    b = settling(Asks)
+    saga_id = b.start("asks")
+    b.engine = b.deploy(StepNow)
+    b.deliver("asks", "ok")
+    assert b.show(saga_id)["waiting"]["message"] == "the code of step ok is not deployed here as a wait for a signal"
 
 
 def test_a_wait_that_nobody_could_answer_does_not_time_out(settling: Callable[..., Bench]) -> None:

@@ -130,7 +130,7 @@ class _Builder(Struct):
             on_exhausted=on_exhausted,
             circuit_breaker=options.circuit_breaker,
             undo_when=options.undo_when,
-            retired=bool(options.retired),
+            retired=options.retired,
             pivot=options.pivot,
         )
         self._check_pivot(definition, where)
@@ -184,8 +184,9 @@ class _Builder(Struct):
         return policy or (Exhausted.DEAD_LETTER if pivot else Exhausted.COMPENSATE)
 
     def _check_pivot(self, definition: StepDefinition, where: str) -> None:
-        if not isinstance(cast("object", definition.pivot), bool):
-            raise DefinitionError(f"{where}: pivot must be True or False, not {definition.pivot!r}")
+        for option, value in (("pivot", definition.pivot), ("retired", definition.retired)):
+            if not isinstance(cast("object", value), bool):
+                raise DefinitionError(f"{where}: {option} must be True or False, not {value!r}")
         if not definition.pivot or definition.retired:
             return
         for earlier in self.steps:
@@ -417,8 +418,8 @@ def build(
     for source, function in options.upcast.items():
         if source not in types:
             raise DefinitionError(f"{where}: upcast: {source!r} is not a source; expected one of {', '.join(types)}")
-        if not callable(function):
-            raise DefinitionError(f"{where}: upcast: {source!r} must be a function, not {function!r}")
+        if not callable(function) or inspect.iscoroutinefunction(function):
+            raise DefinitionError(f"{where}: upcast: {source!r} must be a plain function, not {function!r}")
     of_children = {step.name: step.children.hidden for step in builder.steps if step.children is not None}
     redaction = redaction_of(where, types, options.redact, of_children)
     find_by: tuple[SearchKey, ...] = ()

@@ -228,8 +228,9 @@ def _name_misfits() -> None:
         if change["incompatible"]:
             stopped.setdefault(change["saga"], {})[change["sagas"], change["place"]] = change["count"]
     for name, groups in stopped.items():
-        sagas = count_of(sum(groups.values()), "saga")
-        say(f"{name}: {sagas} in flight do not fit this code and wait for a release (`sagas check --local`)")
+        count = sum(groups.values())
+        wait = "does not fit this code and waits" if count == 1 else "do not fit this code and wait"
+        say(f"{name}: {count_of(count, 'saga')} in flight {wait} for a release (`sagas check --local`)")
 
 
 def _show(

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
+from msgspec import Struct, ValidationError, convert, field
 
 from sagas.errors import DefinitionError, InvalidRequest, SagaError
 
@@ -39,16 +40,27 @@ def types_of_project(names: Sequence[str] = ()) -> list[SagaDefinition]:
     return _definitions(names or _configured(Path("pyproject.toml")) or _synthesized(Path("cdk.json")))
 
 
+class _Sagas(Struct):
+    sagas: list[str] = field(default_factory=list[str])
+
+
+class _Tool(Struct):
+    sagas: _Sagas = field(default_factory=_Sagas)
+
+
+class _Project(Struct):
+    tool: _Tool = field(default_factory=_Tool)
+
+
 def _configured(path: Path) -> list[str]:
     try:
-        settings: Any = tomllib.loads(path.read_text(encoding="utf-8"))
+        return convert(tomllib.loads(path.read_text(encoding="utf-8")), _Project).tool.sagas.sagas
     except FileNotFoundError:
-        settings = {}
-    except ValueError as error:
+        return []
+    except ValidationError as error:
+        raise InvalidRequest(f"{path}: {error}") from None
+    except (OSError, ValueError) as error:
         raise InvalidRequest(f"{path} is not TOML: {error}") from None
-    names: Any = settings.get("tool", {}).get("sagas", {}).get("sagas", [])
-    strings = isinstance(names, list) and all(isinstance(name, str) for name in cast("list[Any]", names))
-    return cast("list[str]", names) if strings else []
 
 
 def app_of_project(path: Path) -> str:

@@ -211,7 +211,8 @@ def _errors(saga: SagaView) -> Iterator[str]:
             continue
         # While the first attempt of an undo runs, the error is still the step's own.
         # After a retry, the step is COMPLETED until the next attempt of the undo.
-        undo = step["status"] in (*_UNDOING, "COMPLETED") and _failed_attempt(step, undo=True) > 0
+        tried = step["status"] in (*_UNDOING, "COMPLETED") and _failed_attempt(step, undo=True) > 0
+        undo = tried or step["status"] == "COMPENSATION_FAILED"  # the undo may have no code
         yield f"{'The undo of ' if undo else ''}{_failure(saga, step, error, undo=undo)}"
 
 

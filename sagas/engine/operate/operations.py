@@ -102,8 +102,8 @@ class Operations(Struct, frozen=True):
         """Take a saga off the attention list, with a reason. If a named step has children, they are resolved, too."""
         before = self.reader.state(name, saga_id)
         if before.status is SagaStatus.DEAD_LETTERED and (parent := self._waiting_parent(before)):
-            text = f"the parent {parent.saga}/{parent.saga_id} waits for this saga to end, which resolving does not do"
-            raise Conflict(f"{text}: retry it, compensate it, or cancel it with force")
+            text = f"this is a child of {parent.saga}/{parent.saga_id}, which waits for it"
+            raise Conflict(f"{text}: retry it, compensate it, or cancel it with --force")
         return self._resolve(before, reason, action, steps, actor)
 
     def _resolve(self, before: SagaState, reason: str, action: str, steps: tuple[str, ...], actor: str) -> SagaState:

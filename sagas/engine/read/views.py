@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sagas.core.events import GONE, AttentionCode, DeadLetterCause
+from sagas.core.fit import KINDS
 from sagas.core.gates import Pause, Scope
 from sagas.core.rules import (
     Plan,
@@ -326,12 +327,17 @@ def _waiting_view(state: SagaState, *, paused: bool) -> WaitingView | None:
 
 def release_view(state: SagaState, plan: Plan) -> WaitingView | None:
     """Return what a saga waits for if the deployed code does not fit its next step."""
-    failure, step = misfit(plan, state, state.settling_since or state.updated_at), state.current
-    if step is None or state.lease is not None or not (failure or state.settling_since):
+    step, since = state.current, state.settling_since
+    if step is None or state.lease is not None:
         return None
-    until = iso(state.settling_since + plan.settle) if state.settling_since else None
-    message = failure.message if failure else state.unreadable
-    return {"kind": "release", "until": until, "step": step.name, "message": message}
+    failure, until = misfit(plan, state, since or state.updated_at), since and since + plan.settle
+    if since and state.waiting_for == "signal":  # while its step is not deployed, nobody can send the signal
+        failure, until = plan.steps[state.cursor].forward, max(until, state.not_before)
+    message = state.unreadable if since else ""
+    if failure is not None:
+        kind = "" if failure.code_missing else f" as {KINDS[step.waits_for]}"
+        message = f"the {'undo' if state.undoing else 'code'} of step {step.name} is not deployed here{kind}"
+    return {"kind": "release", "until": _when(until), "step": step.name, "message": message} if message else None
 
 
 def read_only_view(

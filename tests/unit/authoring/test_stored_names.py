@@ -34,6 +34,10 @@ class Seat:
     code: str
 
 
+async def later(old: object) -> object:
+    return old
+
+
 def order_before_3(old: dict[str, Any]) -> Order:
     """Read an order from when prices were in cents."""
     return Order(item=old["item"], price=Decimal(old["cents"]) / 100)
@@ -189,6 +193,8 @@ _B = "@step\ndef b(self) -> int: ...\n"
         ("w = wait_for(int, timeout=timedelta(1), retired=True)", ["no steps"]),
         ("w = sleep(timedelta(1), retired=True)\n@step(retired=True)\ndef a(self) -> int: ...", ["only retired"]),
         (_B + "w = sleep(timedelta(1), retired=True)\n@step\ndef c(self, w: None) -> int: ...", ['"w"', "skip"]),
+        (_B + "@step(retired='yes')\ndef a(self) -> int: ...", ['"a"', "retired must be True or False, not 'yes'"]),
+        (_B + "w = sleep(timedelta(1), retired=None)", ['"w"', "retired must be True or False, not None"]),
     ],
 )  # fmt: skip
 def test_a_name_that_cannot_be_is_refused(body: str, fragments: list[str]) -> None:
@@ -204,6 +210,7 @@ def test_a_name_that_cannot_be_is_refused(body: str, fragments: list[str]) -> No
         ({"reserve": order_before_3}, ["'reserve'", "request, hold"]),
         ({"hold": 3}, ["'hold'", "function", "3"]),
         ({"request": None}, ["'request'", "function"]),
+        ({"request": later}, ["'request'", "plain function", "later"]),
         ([order_before_3], ["upcast", "dict of functions"]),
     ],
 )

@@ -137,12 +137,29 @@ def test_what_cannot_be_found_is_told_in_a_line(run: Run, name: str, told: str) 
     assert result.stderr.startswith(f"sagas: {told}")
 
 
-@pytest.mark.parametrize("text", ["", "[tool.sagas]\n", "[tool.sagas]\nsagas = []\n", "[tool.sagas]\nsagas = 3\n"])
+@pytest.mark.parametrize("text", ["", "[tool.sagas]\n", "[tool.sagas]\nsagas = []\n"])
 def test_no_types_are_told(run: Run, text: str) -> None:
     Path("pyproject.toml").write_text(text)
     result = run()
     assert (result.exit_code, result.stdout) == (1, "")
     assert "no saga types; pass them, or list them in [tool.sagas] of pyproject.toml" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("tool = 3\n", "$.tool"),
+        ("[tool]\nsagas = 3\n", "$.tool.sagas"),
+        ('[tool.sagas]\nsagas = "orders_app"\n', "$.tool.sagas.sagas"),
+        ("[tool.sagas]\nsagas = [3]\n", "$.tool.sagas.sagas[0]"),
+    ],
+)
+def test_a_setting_of_another_type_is_named(run: Run, text: str, place: str) -> None:
+    Path("pyproject.toml").write_text(text)
+    result = run()
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("sagas: pyproject.toml: Expected ")
+    assert f"at `{place}`" in result.stderr
 
 
 def test_a_broken_file_is_told(run: Run) -> None:

@@ -77,6 +77,13 @@ def test_an_undo_that_is_retried_says_when() -> None:
     ]
 
 
+def test_an_undo_without_code_was_not_called() -> None:
+    error = {"type": "CodeGone", "message": "the undo of step 'upload' is not in the deployed code"}
+    step = a_step("upload", "COMPENSATION_FAILED", undo_attempts=0, error=error)
+    first, _ = told("COMPENSATION_FAILED", steps=[step])
+    assert first == f"The undo of create-zip {SAGA_ID}, step upload was not called: CodeGone: {error['message']}"
+
+
 def test_a_failed_undo_says_what_can_be_done() -> None:
     step = a_step("upload", "COMPENSATION_FAILED", undo_attempts=4, error=ERROR)
     first, last = told("COMPENSATION_FAILED", steps=[step])

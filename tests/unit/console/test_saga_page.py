@@ -141,8 +141,8 @@ class TestSaga:
     @pytest.mark.parametrize(
         ("status", "message"),
         [
-            ("RUNNING", "step 'upload' of type 'create-zip' is not in the deployed code"),
-            ("COMPENSATING", "the undo of step 'upload' is not in the deployed code"),
+            ("RUNNING", "the code of step upload is not deployed here"),
+            ("COMPENSATING", "the undo of step upload is not deployed here"),
         ],
     )
     def test_that_waits_for_a_release_says_so_once_and_marks_the_step(self, status: str, message: str) -> None:

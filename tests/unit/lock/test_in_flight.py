@@ -17,7 +17,7 @@ from sagas.authoring.waits import sleep, wait_for
 from sagas.core.states import StepStatus
 from sagas.errors import InvalidRequest, NotFound
 from sagas.lock.changes import Change, changes_in_flight, read_in_flight
-from sagas.lock.content import FORMAT, LETTERS, Content, blueprint_of, hash_of
+from sagas.lock.content import FORMAT, LETTERS, Content, blueprint_of, hash_of, read
 from sagas.testing import assert_fits_release
 
 
@@ -184,6 +184,9 @@ def test_a_rollback_is_named() -> None:
     stored = answer(group(Two, "RUNNING", 1, "CPP"), blueprints=(Two, WithoutPay))
     [change] = compared(stored, WithoutPay)
     assert change.what == "it was added and is gone"
+    stored = answer(group(Two, "RUNNING", 1, "CPP"), blueprints=(Two, WithoutPay), deployed=WithoutPay)
+    [change] = compared(stored, WithoutPay)
+    assert change.what == "it is gone", "the code that is deployed already is no rollback"
 
 
 def test_a_type_that_is_gone_stops_all_of_its_sagas() -> None:
@@ -278,6 +281,34 @@ def test_what_is_no_saved_file_is_refused(tmp_path: Path, broken: Content) -> No
     path = written(tmp_path / "in-flight.json", answer({**group(Two, "RUNNING", 1, "CPP"), **broken}))
     with pytest.raises(InvalidRequest, match="is not a file of sagas in flight"):
         read_in_flight(path)
+
+
+@pytest.mark.parametrize(
+    ("broken", "named"),
+    [
+        ({"version": None}, "Expected `str`, got `null` - at `$.version`"),
+        ({"request": 5}, "at `$.request`"),
+        ({"request": {"$ref": "#/types/Gone"}}, "a schema cannot be read: KeyError: 'Gone'"),
+        ({"request": {"type": "object", "properties": [1]}}, "a schema cannot be read"),
+        ({"steps": [{"name": "hold", "waits_for": "moon"}]}, "Invalid enum value 'moon' - at `$.steps[0].waits_for`"),
+        ({"steps": ["hold"]}, "at `$.steps[0]`"),
+    ],
+)
+def test_a_blueprint_that_cannot_be_compared_is_named(tmp_path: Path, broken: Content, named: str) -> None:
+    blueprint = blueprint_of(definition_of(Two)) | broken
+    flights, lock = tmp_path / "in-flight.json", tmp_path / "lock.json"
+    flights.write_text(json.dumps({"format": 1, "types": {"trip": {"blueprints": {"old": blueprint}, "groups": []}}}))
+    lock.write_text(json.dumps({"format": 1, "sagas": {"trip": blueprint}}))
+    for reads, path, start in (
+        (read_in_flight, flights, "$.types.trip: blueprint old: "),
+        (read, lock, "$.sagas.trip: "),
+    ):
+        with pytest.raises(InvalidRequest) as refused:
+            reads(path)
+        [problem] = refused.value.problems
+        text = f"{problem.path}: {problem.message}"
+        assert text.startswith(start)
+        assert named in text
 
 
 def test_another_format_or_no_file(tmp_path: Path) -> None:
