@@ -59,9 +59,7 @@ class Resolution:
 
     reason: str = field(metadata=_option("Why the saga is settled, for the audit trail"))
     action: str = field(default="", metadata=_option("What you did"))
-    steps: list[str] = field(
-        default_factory=list[str], metadata=_option("A step that you undid by hand; repeatable", "--step")
-    )
+    steps: list[str] = field(default_factory=list[str], metadata=_option("A step that you undid by hand", "--step"))
 
 
 @dataclass(frozen=True)
@@ -168,6 +166,12 @@ class Operation:
         return tuple(_PARAMETER.findall(self.path))
 
     @property
+    def resource(self) -> str:
+        """The path in API Gateway, which has one name per position: after ``/sagas``, a ``{saga_id}`` is ``{type}``."""
+        path = self.path.replace("{saga_id}", "{id}")
+        return "/sagas/{type}" if path == "/sagas/{id}" else path
+
+    @property
     def options(self) -> tuple[Field[Any], ...]:
         """The fields of the body that are options for operators."""
         return (
@@ -175,9 +179,9 @@ class Operation:
         )
 
     @property
-    def reason_required(self) -> bool:
-        """Whether operators must give a reason."""
-        return any(option.name == "reason" and option.default is MISSING for option in self.options)
+    def needed(self) -> tuple[str, ...]:
+        """The names of the options that operators must give."""
+        return tuple(option.name for option in self.options if option.default is option.default_factory is MISSING)
 
     def path_for(self, values: Sequence[str]) -> str:
         """Return the path with these values for its parameters, in order. The values are quoted."""

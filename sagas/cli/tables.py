@@ -13,7 +13,7 @@ from rich.text import Text
 from sagas.cli.listing import listing, short_ids, whole
 from sagas.cli.output import count_of, display, plain, plain_line, pretty, say
 from sagas.core.states import ENDED, SagaStatus
-from sagas.core.text import ago, between, clock_time, end_of, moment, span
+from sagas.core.text import ago, between, clock_time, details_text, end_of, moment, span
 
 if TYPE_CHECKING:
     from sagas.client.operate.dead_letters import DeadLetter, Failure
@@ -44,8 +44,6 @@ _STYLES = {
 _ORDER = tuple(SagaStatus)
 _LONGEST_JSON = 20
 """At most this many lines of a request or result are printed."""
-_DETAILS = ("reason", "action", "cause", "fraction", "next_attempt_at")
-"""The details of audit entries that a table has room for."""
 
 
 def coloured(status: str) -> Text:
@@ -156,16 +154,8 @@ def show_audit(entries: Sequence[AuditEntry], *, wide: bool = False, family: boo
         head = [ids[entry["saga_id"]], entry["type"]] if family else [str(entry["seq"])]
         time = f"{entry['at'][:10]} {clock_time(entry['at'])}"
         row = [*head, time, entry["action"], entry["step"] or "", _count(entry["attempt"] or 0)]
-        rows.append([*row, coloured(entry["status"]), entry["actor"], _details(entry)])
+        rows.append([*row, coloured(entry["status"]), entry["actor"], details_text(entry["details"])])
     display(listing(columns, rows, wide=wide))
-
-
-def _details(entry: AuditEntry) -> str:
-    """Return those details of an entry that a table has room for."""
-    details = entry["details"]
-    error: dict[str, str] | None = details.get("error")
-    texts = [f"{error.get('type')}: {error.get('message')}"] if error else []
-    return ", ".join(texts + [f"{name.replace('_', ' ')}: {details[name]}" for name in _DETAILS if details.get(name)])
 
 
 def show_dead_letters(letters: Sequence[DeadLetter], failures: Mapping[str, Failure], *, wide: bool = False) -> None:

@@ -46,8 +46,8 @@ def refusal_of(error: SagaError) -> tuple[int, str, Sequence[Problem]]:
     return status, f"{error}{more}", error.problems if isinstance(error, InvalidRequest) else ()
 
 
-def act_on(client: Any, do: str, item: Item, reason: str, form: Form | None = None) -> tuple[str, str]:
-    """Apply an action to one saga. Return the type and id of the saga to show next."""
+def act_on(client: Any, do: str, item: Item, form: Form) -> tuple[str, str]:
+    """Apply an action to one saga, with its options from a form. Return the type and id of the saga to show next."""
     name, saga_id = item.name, item.saga_id
     match do:
         case Do.RECOVER:
@@ -59,9 +59,10 @@ def act_on(client: Any, do: str, item: Item, reason: str, form: Form | None = No
             operation = VERBS.get(do)
             if operation is None or not operation.verb.label:
                 raise NotFound(f"unknown action {do!r}")
-            options = [option for option in operation.options if option.name != "reason"]
-            chosen = {option.name: value for option in options if (value := _option_of(form or {}, option))}
-            getattr(client, do)(name, saga_id, reason, **chosen)
+            chosen = {option.name: value for option in operation.options if (value := _option_of(form, option))}
+            for needed in operation.needed:
+                _need(needed, chosen.get(needed, ""))
+            getattr(client, do)(name, saga_id, **chosen)
     return name, saga_id
 
 
@@ -77,19 +78,15 @@ def take_letters(client: Any, do: str, items: Iterable[Item]) -> str:
 
 def _option_of(form: Form, option: Field[Any]) -> Any:
     """Return the value of an option in a form; empty if the form does not have the option."""
-    values = form.get(f"option-{option.name}", [])
     if option.default_factory is not MISSING:  # a list
-        return values
-    return values[:1] == ["yes"] if option.default is False else (values or [""])[0].strip()
+        return form.get(option.name, [])
+    return _one(form, option.name) == "yes" if option.default is False else _one(form, option.name)
 
 
 def on_saga(desk: Desk, _request: Request, form: Form, name: str, saga_id: str, do: str) -> Response:
     """Apply an action to one saga, and return to its page."""
-    reason = _one(form, "reason")
-    if do in VERBS and VERBS[do].reason_required:
-        _need("reason", reason)
     client, item = desk.source.client, Item(name, saga_id)
-    name, saga_id = act_on(client, do, item, reason, form)
+    name, saga_id = act_on(client, do, item, form)
     if note := take_letters(client, do, [item]):
         _LOG.warning("%s", note)
     return _back(desk, f"{desk.saga_path(name, saga_id)}?did={quote(do)}")

@@ -52,7 +52,7 @@ def console(
     clock is ahead of ``clock``. ``rate``: sagas per second in a job."""
 
     def act(do: str, item: Item, reason: str) -> str:
-        return actions.act_on(client, do, item, reason)[1]
+        return actions.act_on(client, do, item, {"reason": [reason]})[1]
 
     jobs = Jobs(act, rate, partial(actions.take_letters, client))
     desk = Desk(

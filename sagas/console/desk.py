@@ -20,7 +20,7 @@ from sagas.console.jobs import Jobs
 from sagas.console.links import Links
 from sagas.console.redaction import HIDDEN, ConsoleRedaction, scrubbed
 from sagas.console.source import Source
-from sagas.core.text import ago, between, day, end_of, moment, plain, span
+from sagas.core.text import ago, between, day, details_text, end_of, moment, plain, span
 from sagas.operations import VERBS
 
 _LONGEST = 64 * 1024
@@ -80,6 +80,7 @@ class Desk:
             "ago": self._ago,
             "day": day,
             "moment": moment,
+            "details_text": details_text,
             "span": span,
             "plain": plain,
             "q": lambda text: quote(str(text), safe=""),
@@ -92,6 +93,8 @@ class Desk:
             "labels": {str(do): label for do, label in LABELS.items()},
             "consequences": {str(do): text for do, text in CONSEQUENCES.items()},
             "at_once": [str(do) for do in AT_ONCE],
+            "options": {name: operation.options for name, operation in VERBS.items()},
+            "needed": {name: operation.needed for name, operation in VERBS.items()},
             "stack": self.stack,
             "region": self.region,
             "read_only": self.read_only,

@@ -1,4 +1,4 @@
-"""Formats times and durations, and cleans texts for AWS and for terminals.
+"""Formats times, durations and details, and cleans texts for AWS and for terminals.
 
 Stored times are ISO 8601 in UTC with milliseconds, so they sort by time.
 """
@@ -15,6 +15,8 @@ _LENGTH = re.compile(r"([0-9]{1,9})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _LONGEST = 3_660 * 86_400
 """The longest duration in seconds, ten years. A time that is so far in the past or future is a valid date."""
+DETAILS = ("reason", "action", "cause", "fraction", "next_attempt_at")
+"""The details of audit entries that tables have room for, besides the error."""
 
 
 @lru_cache(maxsize=64)  # a step stores 15 timestamps, most of them equal
@@ -71,6 +73,13 @@ def plain(text: str) -> str:
     """Return ``text`` as one line, without the control characters on which a terminal would act."""
     printable = "".join(character if character.isprintable() else " " for character in text)
     return " ".join(printable.split())
+
+
+def details_text(details: Mapping[str, Any]) -> str:
+    """Return the details of an audit entry that tables have room for, in a line."""
+    error: Mapping[str, str] | None = details.get("error")
+    texts = [f"{error.get('type')}: {error.get('message')}"] if error else []
+    return ", ".join(texts + [f"{name.replace('_', ' ')}: {details[name]}" for name in DETAILS if details.get(name)])
 
 
 def end_of(saga: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Applies each journaled fact about undoing to a state."""
+"""Applies each journaled fact about cancelling and undoing to a state."""
 
 from __future__ import annotations
 
@@ -7,8 +7,38 @@ from msgspec.structs import replace
 from sagas.core import events as ev
 from sagas.core.commands import Decision
 from sagas.core.rules import Plan, forward, next_undo, undo_out_of_budget, undo_pending, undoable
-from sagas.core.states import Order, Polling, Recovery, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import Cancel, Order, Polling, Recovery, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.transitions import busy, committed, proceed, released, stalled, try_again, unreadable_part
+
+
+def cancel_requested(plan: Plan, state: SagaState, fact: ev.CancelRequested, now: float) -> Decision:
+    """Record the accepted cancel. Undoing follows, unless the pivot has completed in the meantime."""
+    if state.lease is None or busy(state) or not state.cancel.at or state.cancel.journaled:
+        return Decision(state)
+    if state.past_pivot:
+        return _forward(plan, state, now)
+    journaled = replace(committed(state), cancel=Cancel(state.cancel.at, journaled=True))
+    return proceed(plan, journaled, now)
+
+
+def saga_timed_out(plan: Plan, state: SagaState, fact: ev.SagaTimedOut, now: float) -> Decision:
+    """Treat a deadline as a cancel that is an error. Past the pivot it only puts the saga on the attention list."""
+    if state.lease is None or busy(state) or state.cancel.journaled:
+        return Decision(state)
+    if state.past_pivot:
+        recorded_before = state.overdue and not state.cancel.at
+        return Decision(state) if recorded_before else _forward(plan, replace(state, overdue=True), now)
+    if not state.cancel.at:
+        return Decision(state)
+    after = committed(state)
+    return proceed(plan, replace(after, cancel=replace(state.cancel, journaled=True), error_seq=after.seq), now)
+
+
+def _forward(plan: Plan, state: SagaState, now: float) -> Decision:
+    """Drop a cancel past the pivot. If no step remains, the saga has completed."""
+    after = replace(committed(state), cancel=Cancel())
+    completed = after.cursor == len(after.steps)
+    return proceed(plan, replace(after, status=SagaStatus.COMPLETED) if completed else after, now)
 
 
 def _being_undone(state: SagaState, fact: ev.StepFact, *, begun: bool = True) -> StepState | None:

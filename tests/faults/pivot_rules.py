@@ -96,7 +96,7 @@ def _pivots_obey_earlier_cancels() -> Generator[None]:
 def _pivots_obey_deadlines() -> Generator[None]:
     def turned(plan: Plan, state: SagaState, fact: ev.SagaTimedOut, now: float) -> Decision:
         asked = structs.replace(_plain(state), cancel=Cancel(now, ev.DEADLINE))
-        decision = transitions.saga_timed_out(plan, asked, fact, now)
+        decision = undoing.saga_timed_out(plan, asked, fact, now)
         return structs.replace(decision, state=_marked(decision.state, state))
 
     rows = {key: replace(row, apply=turned) for key, row in automaton.TABLE.items() if key[1] is ev.SagaTimedOut}

@@ -64,7 +64,9 @@ def test_what_is_kept_of_each_has_not_changed() -> None:
     stored = [[repr(fact), json.dumps(details_of(fact)), _entry(fact).seal] for fact in FACTS]
     golden = json.loads(_FILE.read_text())
     new = "\n".join(json.dumps(line) for line in stored if line not in golden)
-    assert stored == golden, f"add the lines of new facts to {_FILE.name}; the others must not change:\n{new}"
+    assert stored == golden, (
+        f"add the lines of new facts to {_FILE.name}, in the order of FACTS; the others must not change:\n{new}"
+    )
 
 
 @pytest.mark.parametrize("fact", FACTS, ids=repr)

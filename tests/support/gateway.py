@@ -4,29 +4,9 @@ from __future__ import annotations
 
 import re
 
-RESOURCES = (
-    "/sagas",
-    "/sagas/{type}",
-    "/sagas/{type}/{id}",
-    "/sagas/{type}/{id}/audit",
-    "/sagas/{type}/{id}/verification",
-    "/sagas/{type}/{id}/retry",
-    "/sagas/{type}/{id}/compensate",
-    "/sagas/{type}/{id}/resolve",
-    "/sagas/{type}/{id}/signals/{step}",
-    "/sagas/{type}/{id}/purge",
-    "/sagas/{type}/{id}/recovery-attempts",
-    "/attention",
-    "/types",
-    "/types/{type}",
-    "/types/{type}/in-flight",
-    "/types/{type}/recover",
-    "/stats",
-    "/breakers",
-    "/breakers/{type}/{step}/close",
-    "/openapi.json",
-    "/callbacks/{token}",
-)
+from sagas.operations import OPERATIONS
+
+RESOURCES = (*dict.fromkeys(operation.resource for operation in OPERATIONS), "/callbacks/{token}")
 """The resources of the template, as a test of it holds."""
 _PATTERNS = {name: re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", name)) for name in RESOURCES}
 

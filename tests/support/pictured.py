@@ -5,6 +5,8 @@ from __future__ import annotations
 from hashlib import sha256
 from pathlib import Path
 
+from sagas.console.desk import LABELS
+
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "images"
 MADE_OF = "console.sha256"
@@ -14,7 +16,7 @@ _SHOWN = ("base", "macros", "attention", "saga", "sagas")
 
 
 def made_of() -> str:
-    """Return the digest of the templates, style and drawings that are seen in the pictures."""
+    """Return the digest of the templates, style, drawings and buttons that are seen in the pictures."""
     files = [_CONSOLE / "templates" / f"{name}.html" for name in _SHOWN]
     files += [_CONSOLE / "static" / "console.css", *sorted((_CONSOLE / "drawing").glob("*.py"))]
-    return sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    return sha256(b"".join(file.read_bytes() for file in files) + repr(sorted(LABELS.items())).encode()).hexdigest()

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any, get_overloads
 
 import pytest
-import typer
 
 from sagas import children, errors, sleep, step, wait_for
 from sagas.authoring.children import ChildrenOptions
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import Undoable
 from sagas.cdk.options.service_options import FunctionOptions, SagaServiceProps
-from sagas.cli.main import app
+from sagas.cli.main import MODULES, commands_in
 from sagas.core.events import FACTS
 from sagas.core.states import SagaStatus, StepStatus
 from sagas.handlers.telemetry import METRICS
@@ -61,10 +60,10 @@ def _keywords() -> set[str]:
 _POSITIONAL = {"self", "fn", "child", "first", "second", "third", "fourth", "fifth", "sixth", "more", "options"}
 
 
-def _commands(command: Any, path: str = "") -> Iterator[str]:
-    for name, inner in command.commands.items():
+def _commands(commands: dict[str, Any], path: str = "") -> Iterator[str]:
+    for name, inner in commands.items():
         if hasattr(inner, "commands"):
-            yield from _commands(inner, f"{path}{name} ")
+            yield from _commands(inner.commands, f"{path}{name} ")
         elif not inner.hidden:
             yield f"{path}{name}"
 
@@ -81,7 +80,7 @@ FOUND: dict[str, Callable[[], set[str]]] = {
     "construct options": lambda: set(SagaServiceProps.__annotations__),
     "options of a function": lambda: set(inspect.signature(FunctionOptions).parameters),
     "keywords of authors": _keywords,
-    "CLI verbs": lambda: set(_commands(typer.main.get_command(app))),
+    "CLI verbs": lambda: {verb for module in MODULES for verb in _commands(commands_in(module))},
     "operations": lambda: {operation.name for operation in OPERATIONS},
     "metrics": lambda: set(METRICS),
     "alarms": _alarms,

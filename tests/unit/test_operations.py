@@ -113,7 +113,7 @@ def test_a_new_row_is_a_command_and_a_job(monkeypatch: pytest.MonkeyPatch) -> No
     result = CliRunner().invoke(app, ["create-zip", SAGA_ID, "--reason", "a look", "--force", "--json"])
     assert result.exit_code == 0, result.output
     client: Any = SagaClient("https://api.execute-api.eu-central-1.amazonaws.com/v1")
-    act_on(client, "hold", Item("create-zip", SAGA_ID), "a look", {"option-force": ["yes"]})
+    act_on(client, "hold", Item("create-zip", SAGA_ID), {"reason": ["a look"], "force": ["yes"]})
     assert asked == [("create-zip", SAGA_ID, "a look", True)] * 2
 
 

@@ -25,6 +25,7 @@ sys.path.insert(0, str(DOCS / "_ext"))
 GENERATED: Any = importlib.import_module("generated")
 REDIRECTS: Any = importlib.import_module("redirects")
 WAYS: Any = importlib.import_module("ways")
+WRITE = "run `make docs`; without the site: PYTHONPATH=. python docs/_ext/generated.py"
 PAGES: dict[Path, str] = {path: path.read_text() for path in sorted(DOCS.rglob("*.md"))} | {
     DOCS / name: made() for name, made in GENERATED.PAGES.items()
 }
@@ -47,7 +48,7 @@ REFERENCE = "\n".join(text for path, text in PAGES.items() if path.parent.name =
 
 @pytest.mark.parametrize("name", sorted(GENERATED.IN_GIT))
 def test_a_generated_file_in_git_says_what_the_code_says(name: str) -> None:
-    assert (DOCS / name).read_text() == GENERATED.IN_GIT[name](), "make docs"
+    assert (DOCS / name).read_text() == GENERATED.IN_GIT[name](), WRITE
 
 
 @pytest.mark.parametrize("name", ["dead-letter", "release"])
@@ -246,7 +247,7 @@ def test_every_public_name_says_what_it_is() -> None:
 def test_every_action_that_an_audit_trail_shows_is_on_the_page() -> None:
     schemas: Any = importlib.import_module("sagas.handlers.http.schemas")
     page = PAGES[DOCS / "reference" / "audit-actions.md"]
-    assert sorted(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == sorted(schemas._ACTIONS), "make docs"
+    assert sorted(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == sorted(schemas._ACTIONS), WRITE
 
 
 def test_the_page_of_the_command_line_includes_every_command() -> None:
@@ -254,7 +255,7 @@ def test_the_page_of_the_command_line_includes_every_command() -> None:
     assert "```{include} commands.txt\n```" in page
     named = set(re.findall(r"^### sagas (\w+)", PAGES[DOCS / "reference" / "commands.txt"], re.MULTILINE))
     summaries = json.loads(GENERATED.command_summaries())
-    assert {name for name, one in summaries.items() if not one["hidden"]} == named
+    assert {name for name, one in summaries.items() if not one["hidden"]} == named, WRITE
 
 
 def test_what_a_saga_costs_is_the_same_on_every_page() -> None:

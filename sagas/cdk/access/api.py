@@ -31,12 +31,10 @@ from sagas.operations import OPERATIONS
 
 
 def routes() -> dict[str, tuple[str, ...]]:
-    """Return the methods of each resource. API Gateway allows one name per parameter position, so ``{saga_id}`` right
-    after ``/sagas`` is named ``{type}``."""
+    """Return the methods of each resource."""
     methods = dict[str, list[str]]()
     for operation in OPERATIONS:
-        path = operation.path.removeprefix("/").replace("{saga_id}", "{id}")
-        methods.setdefault("sagas/{type}" if path == "sagas/{id}" else path, []).append(operation.method)
+        methods.setdefault(operation.resource.removeprefix("/"), []).append(operation.method)
     return {path: tuple(of_path) for path, of_path in methods.items()}
 
 

@@ -51,7 +51,7 @@ def options_of(action: str) -> tuple[str, ...]:
 
 def needs_reason(action: str) -> bool:
     """Whether an operation on many sagas needs a reason. Undoing many always does."""
-    return action == "compensate" or (action in _FOR_MANY and _FOR_MANY[action].reason_required)
+    return action == "compensate" or (action in _FOR_MANY and "reason" in _FOR_MANY[action].needed)
 
 
 def choose(

@@ -205,7 +205,7 @@ def test_without_javascript_pages_read_and_actions_work(console: Open, service: 
     page.get_by_role("link", name=UNDO_FAILED).click()
     page.locator("summary", has_text="Mark as settled").click()
     page.get_by_label("capture", exact=True).check()
-    page.get_by_label("Reason (kept; needed)").fill("refunded at the bank")
+    page.get_by_label("Why the saga is settled, for the audit trail (needed)").fill("refunded at the bank")
     page.locator("details[open]").get_by_role("button", name="Mark as settled").click()
     assert "The saga is marked as settled." in page.inner_text("main")
     assert service.did() == [("resolve", UNDO_FAILED, "refunded at the bank", "", ["capture"])]

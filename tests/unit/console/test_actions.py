@@ -23,7 +23,7 @@ class TestActions:
             ("rerun", {}, ("rerun", numbered(1))),
             (
                 "resolve",
-                {"reason": "n", "option-action": "refunded", "option-steps": ["a", "b"]},
+                {"reason": "n", "action": "refunded", "steps": ["a", "b"]},
                 ("resolve", numbered(1), "n", "refunded", ["a", "b"]),
             ),
         ],

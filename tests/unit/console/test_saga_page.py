@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from dataclasses import replace
 from typing import cast
 
@@ -11,7 +12,7 @@ import pytest
 from sagas.console.desk import CONSEQUENCES, LABELS
 from sagas.console.links import Links
 from sagas.errors import Unavailable
-from sagas.operations import RETRY, VERBS, Verb
+from sagas.operations import COMPENSATE, RETRY, VERBS, Resolution, Verb
 from tests.unit.client.stub import BEGAN, a_saga, a_step
 from tests.unit.console.conftest import LATER, SAGA, STATUSES, Browser, opened, text_of
 from tests.unit.console.service import ERROR, FakeService, an_entry, numbered
@@ -44,6 +45,20 @@ class TestSaga:
         page = opened(service, SAGA)
         assert f'action="/sagas/create-zip/{numbered(1)}/nudge"' in page
         assert f'action="/sagas/create-zip/{numbered(1)}/hide"' not in page
+
+    def test_asks_for_the_options_of_a_verb(self, service: FakeService, monkeypatch: pytest.MonkeyPatch) -> None:
+        def form() -> str:
+            return opened(service, SAGA).split(f'{numbered(1)}/compensate"')[1].split("</form>")[0]
+
+        assert re.findall(r'name="(\w+)"', form()) == ["csrf", "reason", "force"]
+        assert "required" not in form()
+        monkeypatch.setitem(VERBS, "compensate", replace(COMPENSATE, body=Resolution))
+        assert re.findall(r'name="(\w+)"', form()) == ["csrf", "reason", "action"]
+        assert '<textarea name="reason" rows="2" required>' in form()
+
+    def test_the_audit_says_once_what_the_command_line_says(self, service: FakeService) -> None:
+        service.entries.append(an_entry(2, "SagaResolved", details={"reason": "paid twice", "action": "refunded"}))
+        assert text_of(opened(service, SAGA)).count("reason: paid twice, action: refunded") == 1
 
     def test_of_a_killed_worker_blames_the_attempt_that_was_lost(self, service: FakeService) -> None:
         lost = {"type": "Lost", "message": "its worker died"}

@@ -301,7 +301,7 @@ def check(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
     if any(isinstance(command, Refuse) for command in commands(decision)):
         assert after is state
     if state.ended and after is not state and not (isinstance(event, StallNoticed) and state.order):
-        assert isinstance(event, OPERATORS)
+        assert isinstance(event, OPERATORS), "what an operator does to a saga that has ended is listed in OPERATORS"
     _check_backward(state, decision, event)
     return decision
 
