@@ -69,6 +69,12 @@ def _greedy(wanted: set[str], offers: Mapping[str, set[str]], cost: Callable[[st
         yield best
 
 
+def _of_releases(names: Iterable[str]) -> Iterator[str]:
+    """The scenarios, or stories, in which a release comes: the gate has them all, since rules and rows cannot tell a
+    half-deployed service, or one that is rolled back, from another."""
+    return (name for name in names if "release" in name and not name.endswith(", chained"))
+
+
 class Computation:
     """Computes a cover. What ``before`` has is looked at first, so that little changes, and soon.
 
@@ -85,9 +91,9 @@ class Computation:
 
     def cover(self) -> Cover:
         """Compute it."""
-        scenarios = {*SHORT, *self._of_features()}
+        scenarios = {*SHORT, *_of_releases(EVERY), *self._of_features()}
         scenarios |= set(self._of_rows(scenarios))
-        stories = set(self._of_stories())
+        stories = {*_of_releases(STORIES), *self._of_stories()}
         rules: dict[str, Caught] = {}
         for rule in EVERY_RULE:
             if rule not in STANDING_IN:
