@@ -133,6 +133,14 @@ def test_a_type_that_is_not_deployed_any_more(site: Make) -> None:
     assert (view["deployed"], view["groups"][0]["count"]) == (None, 1)
 
 
+def test_types_that_are_not_deployed_are_listed(site: Make) -> None:
+    s = site(Trip, Fatal)
+    s.begin("trip")
+    s.begin("fatal")
+    assert s.call("GET", "/types/fatal/in-flight").body["undeployed"] == []
+    assert s.deploy(Fatal).in_flight.page("fatal", None)["undeployed"] == ["trip"]
+
+
 def test_the_deployed_blueprint_is_shown_before_its_first_start(site: Make) -> None:
     answer = site(Trip).call("GET", "/types/trip/in-flight").body
     assert (answer["blueprints"], answer["groups"]) == ({TRIP: blueprint_of(definition_of(Trip))}, [])

@@ -27,7 +27,7 @@ BUDGET = {
     "step": 70,
     "api": 140,
     "commands": 103,
-    "supervisor": 146,
+    "supervisor": 147,
     "now": 101,
     "bulk": 125,
     "outbox": 90,

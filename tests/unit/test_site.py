@@ -197,6 +197,10 @@ def test_the_pages_that_lay_flat_lead_on() -> None:
         assert REDIRECTS.MOVED[old] == new
 
 
+def test_the_page_on_changing_code_is_short() -> None:
+    assert len((DOCS / "build" / "change-code.md").read_text().split()) <= 1_000
+
+
 def test_every_page_that_the_changelog_names_is_there() -> None:
     named = set(re.findall(r"`(docs/[\w/-]+\.md)`", (ROOT / "CHANGELOG.md").read_text()))
     assert named

@@ -135,12 +135,14 @@ def _in_flight(target: Target, definitions: Sequence[SagaDefinition], path: Path
         return read_in_flight(path), str(path)
     client = target.client()
     deployed = [view["type"] for view in client.types()]
+    names = list(dict.fromkeys([*deployed, *(definition.name for definition in definitions)]))
     answers = dict[str, Any]()
-    for name in dict.fromkeys([*deployed, *(definition.name for definition in definitions)]):
+    for name in names:
         try:
             answer = client.in_flight(name)
         except NotFound:
             continue  # a new type
+        names += [other for other in answer["undeployed"] if other not in names]
         answers[name] = {part: answer[part] for part in ("blueprints", "deployed", "groups")}
     return {"format": FORMAT, "types": answers}, target.stack or "the local stack"
 

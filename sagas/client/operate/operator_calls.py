@@ -135,10 +135,11 @@ class OperatorCalls(Calls):
             NotFound: the type is not deployed, and never had a saga.
         """
         groups: dict[tuple[object, ...], InFlightGroup] = {}
-        blueprints, last = dict[str, dict[str, Any]](), cast("InFlightView", {})
+        blueprints, undeployed, last = dict[str, dict[str, Any]](), set[str](), cast("InFlightView", {})
         for page in pages(lambda cursor: self._transport.ask(IN_FLIGHT, type, query={"cursor": cursor})):
             last = cast("InFlightView", page)
             blueprints |= last["blueprints"]
+            undeployed |= {*last.get("undeployed", ())}
             for group in last["groups"]:
                 key = group["blueprint"], group["status"], group["cursor"], group["steps"]
                 other = groups.get(key, group)
@@ -146,7 +147,7 @@ class OperatorCalls(Calls):
                 examples = list(dict.fromkeys([*early["examples"], *late["examples"]]))[:3]
                 count = group["count"] + (0 if other is group else other["count"])
                 groups[key] = {**early, "count": count, "examples": examples}
-        return {**last, "blueprints": blueprints, "groups": [*groups.values()]}
+        return {**last, "blueprints": blueprints, "groups": [*groups.values()], "undeployed": sorted(undeployed)}
 
     def pause(
         self,

@@ -191,6 +191,7 @@ def _in_flight(saga: Mapping[str, Any], now: float, *, overdue: bool) -> NextAct
     waiting = saga.get("waiting")
     if waiting and waiting["kind"] == "release":
         others = (Do.RECOVER, Do.CANCEL) if saga["status"] != SagaStatus.COMPENSATING else (Do.RECOVER,)
+        others = others if "step" in waiting else ()  # if the type is not deployed, the API refuses both
         problem = "The saga waits for a release"
         return NextAction(Do.NOTHING, "", problem, release_awaited(saga), waiting.get("step", ""), others=others)
     lease, breaker = saga.get("lease"), saga.get("breaker")

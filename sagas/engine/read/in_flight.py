@@ -41,8 +41,9 @@ class InFlight(Struct, frozen=True):
         if deployed is None and not names:
             self.registry.get(saga)  # raises NotFound
         listed, attention, following = self._listed(saga, cursor)
-        states = [state for state in self.control.readable(listed) if state.saga == saga and not state.attention]
-        states += [state for state in self.control.readable(attention) if state.saga == saga]
+        found = [state for state in self.control.readable(listed) if not state.attention]
+        found += self.control.readable(attention)
+        states = [state for state in found if state.saga == saga]
         details = self.journal.first_details([state.saga_id for state in states])
         named = {state.saga_id: str(details.get(state.saga_id, {}).get("blueprint", "")) for state in states}
         blueprints = self.blueprints.read(saga, {*named.values(), *(() if cursor else names)} - {""})
@@ -55,12 +56,13 @@ class InFlight(Struct, frozen=True):
                 blueprints[name] = unknown
             letters = "".join(LETTERS[step.status] for step in state.steps)
             groups.setdefault((name, state.status.value, state.cursor, letters), []).append(state)
-        if deployed and current and not cursor:
-            blueprints[deployed] = current
+        if current and not cursor:
+            blueprints[hash_of(current)] = current
         return {
             "blueprints": blueprints,
             "deployed": deployed,
             "groups": [_group(*position, members) for position, members in sorted(groups.items())],
+            "undeployed": sorted({state.saga for state in found if state.saga not in self.registry}),
             "cursor": following,
         }
 

@@ -80,6 +80,7 @@ class InFlightGroup(TypedDict):
 class InFlightView(TypedDict):
     """``groups`` of a type's sagas that are in flight or need an operator, and the ``blueprints`` that they were
     started with, by name. ``deployed`` names the blueprint of the release that answers, which the first page has, too.
+    ``undeployed`` are types that are not deployed, and have sagas in flight. No other answer lists these types.
 
     A blueprint without ``request`` replaces a blueprint that is missing or was altered. ``cursor`` fetches the next
     page, which may have more sagas of the same groups.
@@ -88,6 +89,7 @@ class InFlightView(TypedDict):
     blueprints: dict[str, dict[str, Any]]
     deployed: str | None
     groups: list[InFlightGroup]
+    undeployed: list[str]
     cursor: str | None
 
 

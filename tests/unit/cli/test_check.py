@@ -213,7 +213,7 @@ GROUP = {
     "oldest": "2026-10-02T08:00:00.000Z",
     "examples": ["0198c0de-0000-7000-8000-000000000001"],
 }
-IN_FLIGHT = {"blueprints": {"b" * 22: PAID}, "deployed": "b" * 22, "groups": [GROUP], "cursor": None}
+IN_FLIGHT = {"blueprints": {"b" * 22: PAID}, "deployed": "b" * 22, "groups": [GROUP], "undeployed": [], "cursor": None}
 STOPS = (
     'STOPS order, 2 sagas of version 1 since 2 Oct before step "charge": it is gone. They would be dead-lettered '
     "(CodeGone)."
@@ -253,6 +253,22 @@ def test_what_a_stack_has_can_be_saved_and_compared_later(local: StubApi) -> Non
     assert (told["in_flight"], told["sagas"], told["incompatible"]) == ("in-flight.json", 2, 2)
     assert told["changes"][0]["count"] == 2
     assert len(local.asked) == 2
+
+
+def test_sagas_of_a_type_that_is_not_deployed_any_more_stop(local: StubApi) -> None:
+    blueprint = {**PAID, "saga": "trip"}
+    gone = {**IN_FLIGHT, "blueprints": {"b" * 22: blueprint}, "deployed": None, "undeployed": ["trip"]}
+    local.answers = [
+        (200, {"types": [{"type": "order"}]}, {}),
+        (200, {**IN_FLIGHT, "groups": [], "undeployed": ["trip"]}, {}),
+        (200, gone, {}),
+    ]
+    found = _check("--local")
+    assert found.exit_code == 1
+    assert found.stdout.startswith(
+        'STOPS trip, 2 sagas of version 1 since 2 Oct before step "charge": the type is gone.'
+    )
+    assert [asked.path for asked in local.asked][2:] == ["/v1/types/trip/in-flight"]
 
 
 def test_a_stack_whose_sagas_continue(local: StubApi) -> None:

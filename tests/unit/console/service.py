@@ -75,7 +75,7 @@ def in_flight() -> dict[str, Any]:
         *(group("old", "PENDING", 0, "PPPP", 40, 7), group("old", "WAITING", 2, "CCWP", 2, 8)),
         group("new", "DEAD_LETTERED", 2, "CCF", 3, 9),
     ]
-    return {"blueprints": blueprints, "deployed": "new", "groups": groups, "cursor": None}
+    return {"blueprints": blueprints, "deployed": "new", "groups": groups, "undeployed": [], "cursor": None}
 
 
 ERROR = {"type": "NotFound", "message": "no topic"}

@@ -161,6 +161,7 @@ class TestSaga:
         saga = a_saga("RUNNING", saga_id=numbered(1), waiting={"kind": "release", "until": None})
         page = text_of(opened(FakeService([saga]), SAGA))
         assert page.count("The code of type create-zip is not deployed here.") == 1
+        assert "Recover now" not in page, "the API would refuse it"
         assert "does not fit" not in page
 
     def test_that_is_not_there(self, service: FakeService) -> None:
