@@ -237,7 +237,7 @@ class SagaDefinition(Struct, frozen=True):
         except InvalidRequest as error:
             fault = f"{whose} does not match {type_name(type_)} after its upcast: {listed(error.problems)}"
             raise TypeChanged(fault) from None
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise TypeChanged(f"{mismatch}; its upcast raised {type(error).__name__}: {text_of(error)}") from error
 
     def with_default(self, auto_disable: AutoDisable | None) -> SagaDefinition:

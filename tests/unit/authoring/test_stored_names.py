@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -272,6 +273,7 @@ def test_a_value_that_fits_never_reaches_its_upcast() -> None:
         ({}, "the request no longer matches Order"),
         ({"hold": Seat}, "the request no longer matches Order"),
         ({"request": _renamed}, "its upcast raised KeyError: 'prize'"),
+        ({"request": sys.exit}, "its upcast raised SystemExit: "),
         (_returning(_OLD), "the request does not match Order after its upcast"),
         (_returning(None), "the request does not match Order after its upcast"),
         (_returning(Seat("7a")), "the request does not match Order after its upcast"),
