@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 MODULES = {path: path.read_text() for path in sorted((ROOT / "sagas").rglob("*.py"))}
-MOST_LINES, MOST_MODULES, MOST_USED_ONCE, MOST_IN_ALL = 450, 12, 0.07, 48_425
+MOST_LINES, MOST_MODULES, MOST_USED_ONCE, MOST_IN_ALL = 450, 12, 0.07, 48_429
 
 
 def _name(path: Path) -> str:
@@ -37,7 +37,8 @@ def test_modules_are_short() -> None:
     lines = {_name(path): text.count("\n") for path, text in MODULES.items()}
     long = {name: count for name, count in lines.items() if count > MOST_LINES}
     assert long == {}, f"move a part that is a subject of its own to another module: more than {MOST_LINES} lines"
-    assert sum(lines.values()) <= MOST_IN_ALL, "make it shorter, or raise MOST_IN_ALL and say in the commit what for"
+    total = sum(lines.values())
+    assert total <= MOST_IN_ALL, "make it shorter, or raise MOST_IN_ALL and say in the commit what for"
 
 
 def test_folders_are_small() -> None:

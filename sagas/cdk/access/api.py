@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, cast
 
 from aws_cdk import RemovalPolicy, Validations
@@ -207,9 +208,12 @@ class SagaApi(Construct, Part):
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
-        """Count the access log, its role, the account's setting for it, and the association with a web ACL."""
+        """Count the methods and the parts of their paths; the access log, its role and the account's setting for it;
+        and the association with a web ACL."""
         options = catalogue.service_options
-        return (0 if options.access_logs.api == "off" else 3) + (0 if options.web_acl_arn is None else 1)
+        parts = {part for path in ROUTES for part in accumulate(path.split("/"), "{}/{}".format)}
+        log, acl = 0 if options.access_logs.api == "off" else 3, 0 if options.web_acl_arn is None else 1
+        return sum(map(len, ROUTES.values())) + len(parts) + log + acl
 
     def watch(self, alarms: Alarms) -> None:
         """Watch the function's errors and the API's 5xx responses: Lambda does not count a 5xx as an error."""

@@ -28,8 +28,8 @@ MOST_AT_ONCE = 2_500
 """CloudFormation can change at most this many resources of nested stacks in one operation."""
 _FUNCTIONS = 3
 """Every service has this many functions besides those of steps: for the API, the supervisor and ``bulk``."""
-OF_SERVICE = 104
-"""Resources of every service: tables, bucket, layer, API, dashboard, and these functions with a queue and alarms."""
+OF_SERVICE = 58
+"""Resources of every service, without routes: tables, bucket, layer, API, dashboard, these functions and their alarms."""
 OF_SAGA = 9
 """The largest number of alarms that a saga type has."""
 OF_QUEUE = 2
