@@ -147,6 +147,11 @@ def _work_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: floa
     return claimed_work(state, event.lease)
 
 
+def _settles(state: SagaState) -> bool:
+    """Whether a saga waits for a release. A signal also marks a saga that waits for an operator, for its sender."""
+    return bool(state.settling_since) and state.status is not SagaStatus.DEAD_LETTERED
+
+
 def settling(plan: Plan, state: SagaState, now: float) -> Decision:
     """Mark the saga as waiting for a release whose code fits its next step, and look again later."""
     marked = state if state.settling_since else replace(state, settling_since=float(int(now)))
@@ -209,7 +214,7 @@ def stall_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float)
     if _interrupted(state):
         return _taken_over(plan, state, event.lease, now)
     fact = next_fact(plan, state, now) or owed_by_time(plan, state, now)
-    if event.asked and state.settling_since and fact is None:
+    if event.asked and _settles(state) and fact is None:
         return Decision(_claimed(state, event.lease), Write(ev.SagaRecovered(stall=False)))
     if fact is None and misfit(plan, state, now):
         return settling(plan, state, now)
@@ -301,7 +306,7 @@ def signal_arrived(plan: Plan, state: SagaState, event: SignalArrived, now: floa
 
 def retry_arrived(plan: Plan, state: SagaState, event: RetryArrived, now: float) -> Decision:
     """Grant a failed step or undo a new budget of attempts, or send an unanswered message again at once."""
-    if state.settling_since:
+    if _settles(state):
         text = "the saga is waiting for a release; `sagas recover ID` sends its message now"
         return Decision(state, Refuse(text))
     if state.status not in (SagaStatus.DEAD_LETTERED, SagaStatus.COMPENSATION_FAILED):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sagas import CircuitBreaker, Retry, Saga, step, wait_for
+from sagas import CircuitBreaker, Exhausted, Retry, Saga, step, wait_for
 from sagas.client.read.next_action import next_action
 from sagas.core import arrivals, rules
 from sagas.core.commands import Postpone
@@ -374,3 +374,37 @@ def test_code_that_is_not_there_is_never_passed_in_silence(
 
 def _fits(plan: Plan, state: SagaState, now: float) -> None:
     return None
+
+
+class Later(Saga[Order], name="later"):
+    @step(retry=Retry.constant(max_retries=0, delay=0.0, on_exhausted=Exhausted.DEAD_LETTER))
+    def book(self) -> None:
+        perform("book")
+
+    @wait_for(str, timeout=timedelta(hours=1))
+    def ok(self) -> None:
+        """Ask."""
+
+
+class WithoutOk(Saga[Order], name="later"):
+    book = Later.book
+
+
+def test_a_signal_does_not_keep_an_operator_from_a_retry(settling: Callable[..., Bench]) -> None:
+    """The saga waits for the operator, not for a release, when its sender is asked to try again."""
+    b = settling(Later)
+    FAIL["book"] = RuntimeError()
+    saga_id = b.start("later")
+    b.run()
+    assert b.status(saga_id) == "DEAD_LETTERED"
+    b.engine = b.deploy(WithoutOk)
+    with pytest.raises(Unavailable, match="step ok is not deployed as a wait"):
+        b.engine.signals.send("later", saga_id, "ok", "yes", "ada")
+    before = b.actions(saga_id)
+    b.engine.recovery.run(60.0, requested=_only(saga_id))
+    assert (b.status(saga_id), b.actions(saga_id)) == ("DEAD_LETTERED", before)
+    FAIL.clear()
+    b.engine.operations.retry("later", saga_id, "mended", "ada")
+    b.engine = b.deploy(Later)
+    b.run()
+    assert b.show(saga_id)["waiting"]["kind"] == "signal"
