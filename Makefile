@@ -68,7 +68,7 @@ imports: $(READY)
 lint: $(READY)  ## style and imports
 	@$(GATE) lint
 
-unit: $(READY)  ## tests that need nothing, in seconds
+unit: $(READY)  ## tests that need nothing, in a minute or two
 	@$(GATE) unit
 
 model: $(READY)  ## the automaton explored, generated inputs, hostile events, crash points, orders of requests, load

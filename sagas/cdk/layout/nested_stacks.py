@@ -29,7 +29,7 @@ MOST_AT_ONCE = 2_500
 _FUNCTIONS = 3
 """Every service has this many functions besides those of steps: for the API, the supervisor and ``bulk``."""
 OF_SERVICE = 58
-"""Resources of every service, without routes: tables, bucket, layer, API, dashboard, these functions and their alarms."""
+"""Resources of every service, without routes: tables, bucket, layer, API, dashboard; these functions and alarms."""
 OF_SAGA = 9
 """The largest number of alarms that a saga type has."""
 OF_QUEUE = 2
