@@ -51,24 +51,23 @@ class Types:
     old: dict[str, Schema]
     new: dict[str, Schema]
     seen: frozenset[tuple[str, str]] = field(default_factory=frozenset[tuple[str, str]])
-    """Pairs of references whose comparison has begun. Without them, recursive types would have no end."""
+    """Pairs of schemas whose comparison has begun. Without them, recursive types would have no end."""
 
 
 def misfits(old: Schema, new: Schema, types: Types, path: str = "$") -> list[Misfit]:
     """Return the places where a value of the old schema may not fit the new one; empty if every value fits."""
-    pair = (str(old.get("$ref", "")), str(new.get("$ref", "")))
-    if all(pair):
-        if pair in types.seen:
-            return []
-        types = replace(types, seen=types.seen | {pair})
-    old, new = _plain(old, types.old), _plain(new, types.new)
+    pair = (str(old), str(new))
+    if pair in types.seen:
+        return []
+    types = replace(types, seen=types.seen | {pair})
+    written, old, new = old, _plain(old, types.old), _plain(new, types.new)
     if not new:
         return []
     if "anyOf" in old:
         each = [misfit for member in old["anyOf"] for misfit in misfits(member, new, types, path)]
         return list(dict.fromkeys(each))
     if "anyOf" in new:
-        return _union_misfits(old, new["anyOf"], types, path)
+        return _union_misfits(written, new["anyOf"], types, path)
     if "enum" in old:
         missing = [value for value in old["enum"] if not _allows(new, value)]
         return [Misfit(path, f"{', '.join(map(repr, missing))} is no longer allowed")] if missing else []
@@ -129,8 +128,9 @@ def _allows(schema: Schema, value: object) -> bool:
 def _union_misfits(old: Schema, members: list[Schema], types: Types, path: str) -> list[Misfit]:
     """Return the misfits with a union. If only one member has the same kind, return its misfits, which are the most
     helpful."""
-    if "enum" in old and len(old["enum"]) > 1:
-        each = [{"enum": [value]} for value in old["enum"]]
+    plain = _plain(old, types.old)
+    if "enum" in plain and len(plain["enum"]) > 1:
+        each = [{"enum": [value]} for value in plain["enum"]]
         return [misfit for value in each for misfit in _union_misfits(value, members, types, path)]
     by_member = [misfits(old, member, types, path) for member in members]
     if not all(by_member):
@@ -138,7 +138,7 @@ def _union_misfits(old: Schema, members: list[Schema], types: Types, path: str) 
     near = [each for each in by_member if all(misfit.path != path for misfit in each)]
     if len(near) == 1:
         return near[0]
-    return [Misfit(path, f"{_kind(old)} is no longer allowed")]
+    return [Misfit(path, f"{_kind(plain)} is no longer allowed")]
 
 
 def _narrower(old: Schema, new: Schema, types: Types, path: str) -> Iterator[Misfit]:

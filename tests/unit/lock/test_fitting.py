@@ -87,6 +87,25 @@ class NumberedTree:
     children: list[NumberedTree] = field(default_factory=list["NumberedTree"])
 
 
+@dataclass(frozen=True)
+class Chain:
+    a: int
+    next: Chain | None = None
+
+
+@dataclass(frozen=True)
+class WideChain:
+    a: int
+    next: WideChain | None = None
+    b: str = ""
+
+
+@dataclass(frozen=True)
+class TextChain:
+    a: str
+    next: TextChain | None = None
+
+
 class Loose(TypedDict):
     a: int
     b: NotRequired[str]
@@ -140,6 +159,9 @@ SAMPLES: list[tuple[Any, list[Any]]] = [
     (Tree, [Tree("a"), Tree("a", [Tree("b", [Tree("c")])])]),
     (WideTree, [WideTree("a", [WideTree("b")]), WideTree("a", reason="x")]),
     (NumberedTree, [NumberedTree(1, [NumberedTree(2)])]),
+    (Chain, [Chain(1), Chain(1, Chain(2, Chain(3)))]),
+    (WideChain, [WideChain(1, WideChain(2, b="x"))]),
+    (TextChain, [TextChain("x", TextChain("y"))]),
     (Loose, [{"a": 1}, {"a": 1, "b": "x"}]),
 ]
 
@@ -202,6 +224,8 @@ _KNOWN_TO_BE_STRICT: list[tuple[Any, Any]] = [
         (int | None, int, [Misfit("$", "changed from null to an integer")]),
         (Tree, NumberedTree, [Misfit("$.name", "changed from string to an integer")]),
         (Tree, WideTree, []),
+        (Chain, WideChain, []),
+        (Chain, TextChain, [Misfit("$.a", "changed from an integer to string")]),
         (dict[str, int], dict[int, int], [Misfit("$", "the type of its keys changed")]),
         (
             dict[str, int],
