@@ -129,6 +129,14 @@ class FixedArray(Shape):
         return tuple(items) if self.type is tuple else self.type(*items)
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
+        if self.type is tuple:
+            return self._schema(definitions)
+        ref, new = definitions.reference(self, self.type.__name__)  # a named tuple can contain itself
+        if new:
+            definitions.define(self, self._schema(definitions))
+        return ref
+
+    def _schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         items = [item.schema(definitions) for item in self.items]
         prefix = {"prefixItems": items} if items else {}
         return {"type": "array", **prefix, "minItems": self.required, "maxItems": len(items)}

@@ -456,7 +456,7 @@ def test_a_schema_says_what_decode_takes() -> None:
     assert order["additionalProperties"] is False
     assert order["properties"]["color"] == {"enum": ["red", "blue"]}
     assert json_schema(tuple[int, str])["prefixItems"] == [{"type": "integer"}, {"type": "string"}]
-    assert json_schema(Pair)["minItems"] == 1
+    assert json_schema(Pair)["$defs"]["Pair"]["minItems"] == 1
     day, nothing = json_schema(date | None)["anyOf"]
     assert (day["type"], day["format"], nothing) == ("string", "date", {"type": "null"})
 

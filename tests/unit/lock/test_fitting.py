@@ -106,6 +106,11 @@ class TextChain:
     next: TextChain | None = None
 
 
+class Links(NamedTuple):
+    x: int
+    next: Links | None = None
+
+
 class Loose(TypedDict):
     a: int
     b: NotRequired[str]
@@ -160,6 +165,7 @@ SAMPLES: list[tuple[Any, list[Any]]] = [
     (WideTree, [WideTree("a", [WideTree("b")]), WideTree("a", reason="x")]),
     (NumberedTree, [NumberedTree(1, [NumberedTree(2)])]),
     (Chain, [Chain(1), Chain(1, Chain(2, Chain(3)))]),
+    (Links, [Links(1), Links(1, Links(2))]),
     (WideChain, [WideChain(1, WideChain(2, b="x"))]),
     (TextChain, [TextChain("x", TextChain("y"))]),
     (Loose, [{"a": 1}, {"a": 1, "b": "x"}]),
