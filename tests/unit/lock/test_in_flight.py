@@ -313,9 +313,10 @@ def test_a_blueprint_that_cannot_be_compared_is_named(tmp_path: Path, broken: Co
 
 def test_types_that_share_types_are_read_once() -> None:
     """Each of 40 types has the next one twice: there are a trillion ways from the first to the last."""
-    both = {
-        f"T{i}": {"type": "object", "properties": dict.fromkeys("ab", {"$ref": f"#/types/T{i + 1}"})} for i in range(40)
-    }
+    both = dict[str, Content]()
+    for number in range(40):
+        following = {"$ref": f"#/types/T{number + 1}"}
+        both[f"T{number}"] = {"type": "object", "properties": {"a": following, "b": following}}
     blueprint = blueprint_of(definition_of(Two)) | {"request": {"$ref": "#/types/T0"}}
     assert fault_of(blueprint | {"types": {**both, "T40": {"type": "integer"}}}) == ""
     assert fault_of(blueprint | {"types": both}) == "a schema cannot be read: KeyError: 'T40'"
