@@ -214,7 +214,8 @@ def fault_of(value: object) -> str:
 
     try:
         blueprint = convert(value, _Blueprint)
-        types = Types(blueprint.types, blueprint.types)
+        pairs = [str({"$ref": f"#/types/{name}"}) for name in blueprint.types]  # each type is compared once
+        types = Types(blueprint.types, blueprint.types, frozenset(zip(pairs, pairs, strict=True)))
         for schema in (blueprint.request, *blueprint.types.values(), *(step.result for step in blueprint.steps)):
             misfits(schema, schema, types)
     except ValidationError as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 MODULES = {path: path.read_text() for path in sorted((ROOT / "sagas").rglob("*.py"))}
-MOST_LINES, MOST_MODULES, MOST_USED_ONCE, MOST_IN_ALL = 450, 12, 0.07, 48_437
+MOST_LINES, MOST_MODULES, MOST_USED_ONCE, MOST_IN_ALL = 450, 12, 0.07, 48_438
 
 
 def _name(path: Path) -> str:

@@ -17,7 +17,7 @@ from sagas.authoring.waits import sleep, wait_for
 from sagas.core.states import StepStatus
 from sagas.errors import InvalidRequest, NotFound
 from sagas.lock.changes import Change, changes_in_flight, read_in_flight
-from sagas.lock.content import FORMAT, LETTERS, Content, blueprint_of, hash_of, read
+from sagas.lock.content import FORMAT, LETTERS, Content, blueprint_of, fault_of, hash_of, read
 from sagas.testing import assert_fits_release
 
 
@@ -309,6 +309,17 @@ def test_a_blueprint_that_cannot_be_compared_is_named(tmp_path: Path, broken: Co
         text = f"{problem.path}: {problem.message}"
         assert text.startswith(start)
         assert named in text
+
+
+def test_types_that_share_types_are_read_once() -> None:
+    """Each of 40 types has the next one twice: there are a trillion ways from the first to the last."""
+    both = dict[str, Content]()
+    for number in range(40):
+        following = {"$ref": f"#/types/T{number + 1}"}
+        both[f"T{number}"] = {"type": "object", "properties": {"a": following, "b": following}}
+    blueprint = blueprint_of(definition_of(Two)) | {"request": {"$ref": "#/types/T0"}}
+    assert fault_of(blueprint | {"types": {**both, "T40": {"type": "integer"}}}) == ""
+    assert fault_of(blueprint | {"types": both}) == "a schema cannot be read: KeyError: 'T40'"
 
 
 def test_another_format_or_no_file(tmp_path: Path) -> None:
