@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rich.text import Text
-from rich.tree import Tree
-
 from sagas.cli.output import plain
 from sagas.cli.tables import coloured
 
 if TYPE_CHECKING:
+    from rich.tree import Tree
+
     from sagas.client import AuditEntry, SagaClient, SagaView
     from sagas.client.read.families import Family
 
@@ -24,6 +23,9 @@ def family_with(client: SagaClient, saga: SagaView) -> Family:
 
 def tree_of(family: Family, tree: Tree | None = None) -> Tree:
     """Return a family as a tree. A line has the place in the parent, the type, the id and the status of a saga."""
+    from rich.text import Text
+    from rich.tree import Tree
+
     saga = family["saga"]
     parent = saga.get("parent")
     place = f"{parent['step']}[{parent['position']}] " if parent is not None and tree is not None else ""

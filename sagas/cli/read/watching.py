@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.live import Live
 
 from sagas.cli.output import display, emit, plain, say, screen
 from sagas.cli.tables import saga_page
@@ -33,6 +32,8 @@ def report(target: Target, saga: SagaView) -> None:
 def watch(target: Target, client: SagaClient, saga: SagaView, timeout: float | None) -> None:
     """Show a saga until it ends or needs an operator, and exit with a code that says which. On a terminal, the page is
     redrawn. Elsewhere, each change is a line. With ``--json``, only the end is printed."""
+    from rich.live import Live
+
     console, as_json, lines = screen(), target.as_json, _Lines(target.now)
     live = Live(console=console, auto_refresh=False) if console.is_terminal and not as_json else None
 
