@@ -145,16 +145,16 @@ A saga of five steps, next to the same by hand (Powertools' idempotency, a lock 
 
 | | this library | by hand | bare hops |
 |---|---|---|---|
-| CPU of the step functions, ms per saga | 40.4 | 60.9 | 8.0 |
-| the same, relative to bare botocore with the same requests | 1.25 | | |
-| latency p50, one at a time, ms | 93 | 113 | 25 |
-| sagas per second, ten at a time | 17.1 | 15.1 | 53.9 |
+| CPU of the step functions, ms per saga | 40.2 | 60.6 | 7.8 |
+| the same, relative to bare botocore with the same requests | 1.24 | | |
+| latency p50, one at a time, ms | 90 | 114 | 26 |
+| sagas per second, ten at a time | 14.9 | 12.9 | 45.8 |
 | requests to DynamoDB, write units, read units | 16, {life(5).writes}, {life(5).reads} | 35, 30, 5 | 0, 0, 0 |
-| a cold start: CPU of the import and two invocations, ms | 321 | 334 | 204 |
+| a cold start: CPU of the import and two invocations, ms | 311 | 355 | 214 |
 | USD per million, the start included | {FIVE:.2f} | 26.90 | 7.52 |
 | USD per million, failing, three undos | {_UNDONE:.2f} | 42.66 | |
 
-This library loses where no state is needed (bare hops), at the start (6.1 ms of CPU against 2.1), and against a durable function, which runs all steps in one invocation.
+This library loses where no state is needed (bare hops), at the start (5.5 ms of CPU against 2.0), and against a durable function, which runs all steps in one invocation.
 
 ## Trips
 
