@@ -27,10 +27,6 @@ TakeLetters = Callable[[str, Iterable[Item]], str]
 """Deletes the dead letters that an action has made stale, and returns why some may be left."""
 
 
-def _take_none(_do: str, _items: Iterable[Item]) -> str:
-    return ""
-
-
 @dataclass(slots=True)
 class Job:
     """An action on many sagas, at most ``rate`` per second. ``job_id`` is the number of the job in this console. Audit
@@ -71,7 +67,7 @@ class Job:
         """Wait up to ``timeout`` seconds for the job's end. Returns whether the job has ended."""
         return self._ended.wait(timeout)
 
-    def run(self, act: Act, take_letters: TakeLetters = _take_none) -> None:
+    def run(self, act: Act, take_letters: TakeLetters) -> None:
         """Apply the action to all sagas, in order, and then delete their stale dead letters."""
         reason, sleep = job_reason(self.report.job, self.reason), self._stop.wait
 
@@ -93,7 +89,7 @@ class Job:
 class Jobs:
     """The jobs of a console. They end when the console ends. ``rate``: sagas per second."""
 
-    def __init__(self, act: Act, rate: float = 5.0, take_letters: TakeLetters = _take_none) -> None:
+    def __init__(self, act: Act, rate: float, take_letters: TakeLetters) -> None:
         self._act = act
         self._take_letters = take_letters
         self._rate = rate

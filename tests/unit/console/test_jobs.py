@@ -124,7 +124,7 @@ def test_a_job_ends_and_adds_up_whatever_happens() -> None:
             raise KeyError("types")
         return item.saga_id
 
-    job = Jobs(act, 1000.0).start("retry", "n", [Item("x", str(number)) for number in range(4)])
+    job = Jobs(act, 1000.0, lambda do, items: "").start("retry", "n", [Item("x", str(number)) for number in range(4)])
     assert job.wait(10)
     assert (job.report.count("done"), job.report.count("failed"), job.report.remaining) == (3, 1, [])
     assert job.unfinished == [Item("x", "2")]
@@ -136,7 +136,7 @@ def test_a_job_can_be_looked_at_while_it_goes_on() -> None:
     def act(_do: str, item: Item, _note: str) -> str:
         return item.saga_id
 
-    thread = threading.Thread(target=job.run, args=(act,))
+    thread = threading.Thread(target=job.run, args=(act, lambda do, items: ""))
     thread.start()
     while not job.ended:
         assert job.report.count("done") <= 2_000
