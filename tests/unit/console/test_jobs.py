@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 from sagas.console.jobs import Item, Job, Jobs
@@ -118,13 +119,17 @@ class TestAllThatMatch:
         assert "chosen 8 done 8" in wait_over(browser, again)
 
 
+def _no_letters(_do: str, _items: Iterable[Item]) -> str:
+    return ""
+
+
 def test_a_job_ends_and_adds_up_whatever_happens() -> None:
     def act(_do: str, item: Item, _note: str) -> str:
         if item.saga_id == "2":
             raise KeyError("types")
         return item.saga_id
 
-    job = Jobs(act, 1000.0, lambda do, items: "").start("retry", "n", [Item("x", str(number)) for number in range(4)])
+    job = Jobs(act, 1000.0, _no_letters).start("retry", "n", [Item("x", str(number)) for number in range(4)])
     assert job.wait(10)
     assert (job.report.count("done"), job.report.count("failed"), job.report.remaining) == (3, 1, [])
     assert job.unfinished == [Item("x", "2")]
@@ -136,7 +141,7 @@ def test_a_job_can_be_looked_at_while_it_goes_on() -> None:
     def act(_do: str, item: Item, _note: str) -> str:
         return item.saga_id
 
-    thread = threading.Thread(target=job.run, args=(act, lambda do, items: ""))
+    thread = threading.Thread(target=job.run, args=(act, _no_letters))
     thread.start()
     while not job.ended:
         assert job.report.count("done") <= 2_000
