@@ -23,7 +23,11 @@ def cold(*arguments: str, **environment: str) -> tuple[dict[str, Any], list[dict
 def done(function: str, told: dict[str, Any]) -> bool:
     """Whether the first invocation did its work."""
     work = (told["ran"], told["status"], told["failed"])
-    expected = {"step": (["book:1"], None, []), "api": ([], 202, None), "supervisor": ([], None, None)}
+    expected: dict[str, tuple[list[str], int | None, list[str] | None]] = {
+        "step": (["book:1"], None, []),
+        "api": ([], 202, None),
+        "supervisor": ([], None, None),
+    }
     return work == expected[function]
 
 
