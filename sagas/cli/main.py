@@ -86,8 +86,12 @@ class _Group(TyperGroup):
 
 def _keep_words(command: Any, ctx: Any) -> None:
     """Keep all arguments of a command as text. Completion needs no other type, and typer loads pydantic to convert."""
+
+    def unchanged(_ctx: Any, value: Any) -> Any:
+        return value
+
     for parameter in command.get_params(ctx):
-        parameter.process_value = lambda ctx, value: value
+        parameter.process_value = unchanged
 
 
 app = typer.Typer(

@@ -44,8 +44,7 @@ _AT_ONCE = 10
 
 def look_ahead(every: float) -> float:
     """Return the number of seconds before the end of a long wait at which its message is sent: at most SQS's longest
-    delay.
-    ``every``: seconds from one visit of the supervisor to the next."""
+    delay. ``every``: seconds from one visit of the supervisor to the next."""
     return min(max(_PERIODS * every, LOOK_AHEAD), float(LONGEST_DELAY))
 
 

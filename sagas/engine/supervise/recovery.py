@@ -166,10 +166,8 @@ class RecoveryRun(Struct, frozen=True):
     def recover_due(self, due: Sequence[IndexPosition], budget: float) -> RecoveryReport:
         """Recover these due sagas. If one fails, it stays due, and the others continue. ``budget``: maximum seconds."""
         clock, report = self.advancer.services.clock, RecoveryReport()
-        step_queues, end = (
-            StepQueues(self.queues, self.watermarks, clock, notes_empty=len(due) > 1),
-            clock.now() + budget,
-        )
+        step_queues = StepQueues(self.queues, self.watermarks, clock, notes_empty=len(due) > 1)
+        end = clock.now() + budget
         for count, position in enumerate(due):
             if clock.now() >= end:
                 report.remaining = len(due) - count
