@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from copy import copy
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -75,23 +76,23 @@ class _Group(TyperGroup):
         command = self._all[name]
         if ctx.resilient_parsing:
             for part in (command, *getattr(command, "commands", {}).values()):
-                _keep_words(part, ctx)
+                _keep_words(part.get_params(ctx))
         return name, command, rest
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if ctx.resilient_parsing:
-            _keep_words(self, ctx)
-        return super().parse_args(ctx, args)
+    def get_params(self, ctx: Any) -> list[Any]:
+        own: list[Any] = super().get_params(ctx)
+        return _keep_words([copy(parameter) for parameter in own]) if ctx.resilient_parsing else own
 
 
-def _keep_words(command: Any, ctx: Any) -> None:
-    """Keep all arguments of a command as text. Completion needs no other type, and typer loads pydantic to convert."""
+def _keep_words(parameters: list[Any]) -> list[Any]:
+    """Keep all arguments as text. Completion needs no other type, and typer loads pydantic to convert."""
 
     def unchanged(_ctx: Any, value: Any) -> Any:
         return value
 
-    for parameter in command.get_params(ctx):
+    for parameter in parameters:
         parameter.process_value = unchanged
+    return parameters
 
 
 app = typer.Typer(

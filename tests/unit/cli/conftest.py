@@ -18,8 +18,6 @@ from tests.unit.client.stub import BEGAN, SAGA_ID, StubApi, a_saga, a_step, atte
 _testing = cast("Any", typer.testing)
 _testing._get_command = cache(_testing._get_command)
 """Typer makes the commands from their functions anew for each call, which takes longer than most of the calls."""
-forget_commands = _testing._get_command.cache_clear
-"""Completion changes the commands, so a test that completes has them made anew for the next."""
 
 Run = Callable[..., Result]
 DEAD = a_saga(

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from sagas.cli.main import app
 from sagas.cli.project import console
 from sagas.core.text import epoch, iso
-from tests.unit.cli.conftest import DEAD, DEFINITION, ENTRY, Run, forget_commands
+from tests.unit.cli.conftest import DEAD, DEFINITION, ENTRY, Run
 from tests.unit.client.stub import BEGAN, SAGA_ID, StubApi, a_saga, a_step, an_error, attention
 
 
@@ -387,7 +387,6 @@ class TestCompletion:
             monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
             offered = CliRunner().invoke(app, [], prog_name="sagas").stdout.split()
             monkeypatch.delenv("_SAGAS_COMPLETE")
-            forget_commands()
             return offered
 
         assert completed("sagas show ") == ["create-zip", SAGA_ID]
