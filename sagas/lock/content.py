@@ -11,9 +11,9 @@ import json
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
-from msgspec import Struct, ValidationError, convert, field
+from msgspec import Meta, Struct, ValidationError, convert, field
 
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition, StepSource
 from sagas.authoring.shapes.base import SchemaDefinitions
@@ -197,7 +197,7 @@ class _Step(Struct):
 class _Blueprint(Struct):
     """A blueprint. Blueprints that only the steps of a saga show have no request and no types."""
 
-    format: Literal[1]
+    format: Annotated[int, Meta(ge=FORMAT, le=FORMAT)]
     saga: str
     version: str
     steps: list[_Step]

@@ -134,10 +134,9 @@ def _in_flight(target: Target, definitions: Sequence[SagaDefinition], path: Path
     if path is not None:
         return read_in_flight(path), str(path)
     client = target.client()
-    deployed = [view["type"] for view in client.types()]
-    names = list(dict.fromkeys([*deployed, *(definition.name for definition in definitions)]))
+    names = list(dict.fromkeys([*(view["type"] for view in client.types()), *(own.name for own in definitions)]))
     answers = dict[str, Any]()
-    for name in names:
+    for name in names:  # grows by the types that only another type's answer names
         try:
             answer = client.in_flight(name)
         except NotFound:
