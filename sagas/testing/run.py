@@ -149,7 +149,7 @@ def run(
             names a child that was not started, or ``at`` or ``settle`` is a negative time.
         DefinitionError: ``create()`` raised, or ``saga_class`` is not a saga class.
         TypeError: ``fail`` has something other than exceptions, a signal does not fit its wait's type, ``at`` has
-            something other than a timedelta, or one of them is not a dict. ``settle`` is not a timedelta.
+            something other than a timedelta, ``settle`` is not a timedelta, or one of the others is not a dict.
     """
     definition = definition_of(saga_class)
     for parameter, value in (("fail", fail), ("signals", signals), ("at", at)):
