@@ -314,7 +314,7 @@ def test_a_sender_is_asked_to_try_again_and_then_refused(settling: Callable[...,
     assert (waiting["kind"], waiting["step"]) == ("release", "ok")
     assert waiting["message"] == "the code of step ok is not deployed here"
     b.clock.advance(SETTLE + 1)
-    assert epoch(b.show(saga_id)["waiting"]["until"]) > b.clock.now(), "it needs an operator when its time is over"
+    assert epoch(b.show(saga_id)["waiting"]["until"]) > b.clock.now(), "after that time, it needs an operator"
     with pytest.raises(Conflict, match="step ok is not deployed as a wait"):
         b.engine.signals.send("asks", saga_id, "ok", "yes", "ada")
     b.engine = b.deploy(Asks)
@@ -404,7 +404,7 @@ def test_a_signal_does_not_keep_an_operator_from_a_retry(settling: Callable[...,
     b.engine.recovery.run(60.0, requested=_only(saga_id))
     assert (b.status(saga_id), b.actions(saga_id)) == ("DEAD_LETTERED", before)
     FAIL.clear()
-    b.engine.operations.retry("later", saga_id, "mended", "ada")
+    b.engine.operations.retry("later", saga_id, "fixed", "ada")
     b.engine = b.deploy(Later)
     b.run()
     assert b.show(saga_id)["waiting"]["kind"] == "signal"
