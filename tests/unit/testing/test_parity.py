@@ -106,6 +106,7 @@ def test_breakers_open_in_both(saga_class: Any, down: int) -> None:
         began = epoch(audit[0]["at"])
         return [(comparable(entry), round(epoch(entry["at"]) - began)) for entry in audit]
 
+    LOG.clear()
     rehearsed, rehearsal, name = run(saga_class, Order("train", down)), list(LOG), saga_class.__name__.lower()
     LOG.clear()
     bench = Bench(saga_class)
