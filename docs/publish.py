@@ -1,4 +1,4 @@
-"""Puts a built site beside those of other versions: ``python docs/publish.py build/site PUBLIC``.
+"""Puts a built site next to those of other versions: ``python docs/publish.py build/site PUBLIC``.
 
 ``PUBLIC/0.2/`` is the site of a version, ``PUBLIC/latest/`` leads to the newest, ``PUBLIC/versions.json`` lists
 them for
