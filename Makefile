@@ -1,8 +1,12 @@
-# `make demo` shows it, `make test` tests it, `make check` is the whole gate. Python 3.11+ with venv is all it takes.
+# `make demo` shows it, `make test` tests it in minutes, `make check` is what CI runs. Python 3.11+ with venv is all it takes.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-GATE = $(BIN)/python -m tests.gate
+# A file's tests run in one process. One process more than two cores: tests of the whole stack mostly wait.
+PYTEST = $(BIN)/pytest -q -n $(N) --dist loadfile --no-loadscope-reorder
+N ?= 3
+# Words that read translated: fix, again, next to, "not …", in the meantime, advance or recover, foreign, has ended.
+WORDS := 'mend(s|ed|ing)?|anew|beside|in vain|[Mm]eanwhile|look(s|ed|ing)? after|let alone|none of (ours|theirs)|(is|are|was) over'
 # What runs the stack, and what tests it besides: a demonstration does without the second half.
 RUNS := $(VENV)/.runs
 READY := $(VENV)/.installed
@@ -19,7 +23,7 @@ CDK = @PATH="$(NODE)/bin:$$PATH" node $(CDK_HOME)/node_modules/aws-cdk/bin/cdk
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test run check static lint style types imports unit model aws cdk e2e subjects proof bench synth app format docs deploy diff destroy cdk-cli clean
+.PHONY: help setup demo test run check lint types unit e2e proof bench synth app format docs deploy diff destroy cdk-cli clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -47,51 +51,54 @@ demo: $(RUNS)  ## run the reference sagas on real files, here, and check what th
 run: $(RUNS)  ## run the stack here until Ctrl-C, with stock and files for the tour; ARGS="--watch" and others
 	@$(BIN)/sagas local up --seed "python -m demo.seed" $(ARGS)
 
-# The tiers are in tests/gate.py. Asked for both, the tests run once.
-test: $(READY)  ## the tests, by tier
-	@$(GATE) $(if $(filter check,$(MAKECMDGOALS)),check,test)
+test: $(READY)  ## the tests, but for the slow ones; ARGS are pytest's
+	@$(PYTEST) $(ARGS)
 
-check: test  ## the whole gate: the tests, style, imports, types, the site and the templates
+unit: $(READY)  ## the tests that need nothing, in a minute
+	@$(PYTEST) tests/unit tests/typing $(ARGS)
 
-style: $(READY)
+e2e: $(READY)  ## the tests of the whole stack: on the emulator, or where SAGAS_E2E_ENDPOINT or SAGAS_E2E_PROFILE says
+	@$(if $(SAGAS_E2E_ENDPOINT)$(SAGAS_E2E_PROFILE),$(BIN)/pytest -q,$(PYTEST)) tests/e2e -m "e2e and not proof" $(ARGS)
+
+check: lint types docs app  ## what CI runs: style, types, the site, the templates, and all tests but those of the proof
+	@SAGAS_TESTS_COMPARE=1 $(PYTEST) --timeout 300 -m "not proof" $(ARGS)
+
+lint: $(READY)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/python -m tests.words
+	@! git grep -nwE $(WORDS) -- sagas functions infra demo docs '*.md' ':!docs/_ext' ':!docs/operations/console.md' ':!benchmarks'
 	@$(BIN)/lizard -l python -C 20 -w sagas functions infra
+	@$(BIN)/lint-imports --no-logo
 
 types: $(READY)
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 
-imports: $(READY)
-	@$(BIN)/lint-imports --no-logo
+# Each line is a part of the proof, by its name: pytest's arguments. A part that has passed on this commit is not run
+# again; with changes that are not committed, all are. `make -j2 -k proof` goes on after a failure, two at a time.
+proof-soak = tests/test_long.py -k soak
+proof-load = tests/test_long.py -k load
+proof-crashes = tests/test_long.py -k crash
+proof-orders = tests/test_long.py -k orders -n $(N)
+proof-dynamodb-local = -m "not proof" tests/engine tests/handlers
+proof-moto = -m "not proof" tests/engine tests/handlers
+proof-examples = -m "not proof" tests/unit tests/store tests/handlers/test_hostile_events.py tests/model tests/engine/test_pairs.py
+proof-crowds = -m "not proof" tests/e2e/test_failures.py tests/e2e/test_waiting.py tests/e2e/test_children.py tests/e2e/test_events.py
+proof-hostile = tests/e2e/test_hostile_api.py tests/e2e/test_generated_clients.py tests/cdk/test_size.py
+proof-newcomer = tests/e2e/test_newcomer.py
+proof-many = tests/engine/test_recovery_reads.py
+PARTS = soak load crashes orders dynamodb-local moto examples crowds hostile newcomer many
+PASSED := build/proof/$(shell git rev-parse --short HEAD)$(shell git diff --quiet HEAD || echo -$$$$)
+proof: $(PARTS:%=$(PASSED)/%)  ## the long versions of the tests: hours; continues where it stopped
 
-lint: $(READY)  ## style and imports
-	@$(GATE) lint
-
-unit: $(READY)  ## tests that need nothing, in a minute or two
-	@$(GATE) unit
-
-model: $(READY)  ## the automaton explored, generated inputs, hostile events, crash points, orders of requests, load
-	@$(GATE) model
-
-aws: $(READY)  ## tests of handlers, store and engine
-	@$(GATE) aws
-
-cdk: $(READY)  ## tests of the template
-	@$(GATE) cdk
-
-static: $(READY)  ## types, the site and the templates
-	@$(GATE) static
-
-# Elsewhere (docs/contributing/testing.md) the tests share their stacks, so they run in one process.
-e2e: $(READY)  ## tests of the whole stack: on the emulator, or where SAGAS_E2E_ENDPOINT or SAGAS_E2E_PROFILE says
-	@$(GATE) e2e
-
-subjects: $(READY)  ## run the tests of breadth whose subject has changed, and record what passes
-	@$(BIN)/python -m tests.subjects
-
-proof: $(READY)  ## the long versions of the tests, and their figures: hours; continues where it stopped; ARGS="load" takes the parts with that word in their title
-	@$(BIN)/python -m tests.proof $(ARGS)
+$(PASSED)/dynamodb-local: export SAGAS_TESTS_TABLES = dynamodb_local
+$(PASSED)/moto: export SAGAS_TESTS_TABLES = moto
+$(PASSED)/many: export SAGAS_MANY = 100000
+$(PASSED)/%: export SAGAS_PROOF = $(if $(filter dynamodb-local moto many,$*),,full)
+$(PASSED)/%: export CI = true
+$(PASSED)/%: | $(READY)
+	@mkdir -p $(@D)
+	$(BIN)/pytest -q --timeout 1500 $(proof-$*) $(ARGS)
+	@touch $@
 
 bench: $(READY)  ## measure beside other designs: CPU, latency, throughput, requests, dollars
 	@$(BIN)/python -m benchmarks $(ARGS)

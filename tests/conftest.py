@@ -5,9 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections import Counter
 from functools import cache
-from math import inf
+from pathlib import Path
 from tempfile import gettempdir
 from typing import Any, cast
 
@@ -16,8 +15,6 @@ import botocore.session
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests import durations
-from tests.subjects import ROOT, SUBJECTS, runs, test_files
 from tests.support.hostile import FULL
 
 _session = cast("Any", botocore.session)
@@ -56,34 +53,16 @@ gc.set_threshold(50_000, 20, 20)
 """Little of what is made while tests are collected is garbage."""
 
 
-def _left_to_the_proof(item: pytest.Item) -> bool:
-    subjects = [mark.args[0] for mark in item.iter_markers("proof")]
-    file = item.path.relative_to(ROOT).as_posix()
-    for subject in subjects:
-        if subject not in SUBJECTS or file not in test_files(subject):
-            raise pytest.UsageError(f"{item.nodeid}: tests/subjects.py has no subject {subject!r} with {file}")
-    return bool(subjects) and not any(runs(subject) for subject in subjects)
+def pytest_configure(config: pytest.Config) -> None:
+    """Without ``-m``, run what is fast; of a file or a test that is named, everything."""
+    named = any(Path(arg.partition("::")[0]).suffix for arg in config.args)
+    if not (config.option.markexpr or named):
+        config.option.markexpr = "not slow and not proof"
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
-    """Give all processes the same durations, so that they collect in the same order."""
-    node.workerinput["durations"] = durations.read()
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests whose subjects have not changed.
-
-    Processes that share the files begin with the slowest of the last run, so that none has it left for the end. Before
-    the first run they begin with the files that have most tests.
-    """
-    if left := [item for item in items if _left_to_the_proof(item)]:
-        config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if item not in set(left)]
-    if worker := getattr(config, "workerinput", None):
-        seconds = {config.rootpath / file: taken for file, taken in worker["durations"].items()}
-        tests = Counter(item.path for item in items)
-        items.sort(key=lambda item: (-seconds.get(item.path, inf), -tests[item.path], item.path))
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests of the whole stack, which wait for more than half of their time."""
+    items.sort(key=lambda item: item.get_closest_marker("e2e") is None)
 
 
 @pytest.hookimpl(trylast=True)

@@ -26,7 +26,7 @@ from functions.checkout import Checkout
 from sagas.cdk import SagaService
 from tests.cdk.templates import WEB_ACL
 
-pytestmark = [pytest.mark.proof("hardening"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 _PAGE = (Path(__file__).parents[2] / "docs/operations/hardening.md").read_text()
 _PACKS = {

@@ -225,6 +225,7 @@ class TestSources:
         assert rule.startswith("<Ordered")
         assert topic.startswith("<Orders")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("encrypted", [False, True])
     def test_many_sources_fit_into_the_policies_of_the_queue(self, encrypted: bool) -> None:
         """SQS takes 20 statements, and 8,192 bytes, in which most ARNs have a hundred."""

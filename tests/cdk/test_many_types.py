@@ -84,7 +84,7 @@ class Many:
     scope="module",
     params=[
         pytest.param(LONG_NAMES, id="6"),
-        pytest.param(SAGAS, id="60", marks=pytest.mark.proof("sizes of services")),
+        pytest.param(SAGAS, id="60", marks=pytest.mark.slow),
     ],
 )
 def many(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Many:

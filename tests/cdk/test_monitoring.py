@@ -195,9 +195,9 @@ class TestSize:
             (1, 8, False),
             (2, 3, True),
             (4, 1, False),
-            pytest.param(1, 25, False, marks=pytest.mark.proof("sizes of services")),
-            pytest.param(4, 5, True, marks=pytest.mark.proof("sizes of services")),
-            pytest.param(12, 1, False, marks=pytest.mark.proof("sizes of services")),
+            pytest.param(1, 25, False, marks=pytest.mark.slow),
+            pytest.param(4, 5, True, marks=pytest.mark.slow),
+            pytest.param(12, 1, False, marks=pytest.mark.slow),
         ],
     )
     def test_what_is_counted_is_what_there_is(self, sagas: int, steps: int, gradual: bool) -> None:

@@ -103,7 +103,7 @@ def of_steps(steps: int, directory: Path) -> Large:
     return Large(steps, directory)
 
 
-@pytest.fixture(scope="module", params=[30, pytest.param(42, marks=pytest.mark.proof("sizes of services"))])
+@pytest.fixture(scope="module", params=[30, pytest.param(42, marks=pytest.mark.slow)])
 def large(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Large:
     """With 42 steps, the functions of one saga need two nested stacks."""
     return of_steps(request.param, tmp_path_factory.mktemp("large"))
@@ -155,7 +155,7 @@ class TestWithoutRoomInOneStack:
             assert len(template.get("Outputs", {})) < MOST_OUTPUTS
             assert path.stat().st_size < MOST_BYTES
 
-    @pytest.mark.proof("sizes of services")
+    @pytest.mark.slow
     def test_cfn_lint_finds_nothing(self, tmp_path: Path) -> None:
         """Nor in the gate, with few steps: see ``test_policies.py``."""
         # W3045: how the CDK lets S3 write access logs, to the bucket of this test.
@@ -216,7 +216,7 @@ class TestWithoutRoomInOneStack:
         assert kinds.count("AWS::SQS::Queue") == large.all_steps + 5
 
 
-@pytest.mark.proof("sizes of services")
+@pytest.mark.slow
 def test_the_longest_saga_with_the_longest_names(tmp_path: Path) -> None:
     def fill(namespace: dict[str, Any]) -> None:
         namespace["__module__"] = __name__

@@ -38,6 +38,7 @@ class TestNames:
 
 
 class TestFunctionOptions:
+    @pytest.mark.slow
     def test_concern_one_function(self, everything: Template) -> None:
         capture, book = marks(everything)[CAPTURE], marks(everything)[BOOK]
         assert (capture["MemorySize"], book["MemorySize"]) == (2048, 320)
@@ -152,6 +153,7 @@ class TestFunctionOptions:
 
 
 class TestNetwork:
+    @pytest.mark.slow
     def test_of_the_service_is_that_of_all_functions(self, guarded: Template) -> None:
         functions = [f for f in of_type(guarded, "AWS::Lambda::Function") if "sagas.handlers" in f["Handler"]]
         assert len(functions) == len(SWEEPING) + 3 + 7

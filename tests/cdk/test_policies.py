@@ -9,6 +9,8 @@ import pytest
 from tests.cdk.rendered import REGIONS, lint
 from tests.cdk.templates import APPS, synthesized
 
+pytestmark = pytest.mark.slow
+
 NO_SNAPSHOTS = "'SnapStart' enabled functions are not supported in ['cn-north-1', 'us-gov-west-1']"
 """What cfn-lint says of an option that only some regions have."""
 

@@ -22,6 +22,8 @@ from tests.cdk.rendered import lint
 from tests.cdk.test_permissions import as_list
 from tests.e2e.nested.many import SAGAS, STEPS
 
+pytestmark = pytest.mark.slow
+
 Template = dict[str, Any]
 TYPES = 60 if os.environ.get("SAGAS_PROOF") == "full" else 4
 

@@ -7,10 +7,8 @@ import signal
 from collections.abc import Generator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
-from xdist.scheduler import LoadFileScheduling
 
 from sagas.local.stack import down
 from tests.e2e.elsewhere import Account, Place, chosen
@@ -20,17 +18,6 @@ _REFERENCE = Place("Sagas", "python -m infra.app")
 _TRIALS = Place("Trials", "python -m tests.e2e.trials.app")
 _ACCOUNT_TIMEOUT = 3600
 """Seconds for one test in an account, the deployment included."""
-_SHARED = {
-    "reference": ("test_command_line.py", "test_description.py", "test_reference_sagas.py"),
-    "trials": ("test_dead_letters.py", "test_failures.py", "test_waiting.py"),
-    "shop": ("test_events.py", "test_isolation.py", "test_mounted.py"),
-}
-"""The files that share a stack, by the stack. One process runs them, so that it is launched once.
-
-The incidents of the console take a minute, so they may have a launch of their own: with them, one process would be the
-last to end by far.
-"""
-_STACK_OF = {f"tests/e2e/{file}": stack for stack, files in _SHARED.items() for file in files}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -41,24 +28,6 @@ def pytest_configure(config: pytest.Config) -> None:
         directory = TemporaryDirectory(prefix="sagas-assemblies-")
         os.environ[ASSEMBLIES] = directory.name
         config.add_cleanup(directory.cleanup)
-
-
-def pytest_xdist_auto_num_workers() -> int:
-    """Two processes more than there are cores: tests of the whole stack wait for more than half of their time."""
-    return (os.cpu_count() or 1) + 2
-
-
-class _ByStack(LoadFileScheduling):
-    """Hands out files, and those that share a stack together."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
-        return _STACK_OF.get(file, file)
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByStack | None:
-    """Keep the files that share a stack in one process, where each file stays in one."""
-    return _ByStack(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -16,7 +16,7 @@ from tests.e2e.stack import Running, launch, poll, run_sagas, start
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.proof("local stack"),
+    pytest.mark.slow,
     pytest.mark.timeout(400),
     pytest.mark.embedded("it starts and ends emulators of its own"),
 ]

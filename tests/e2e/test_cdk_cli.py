@@ -21,7 +21,7 @@ from tests.e2e.stack import REPOSITORY, free_port
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.proof("CDK CLI"),
+    pytest.mark.slow,
     pytest.mark.timeout(300),
     pytest.mark.embedded("it begins and ends with an empty account"),
 ]

@@ -25,7 +25,7 @@ from tests.e2e.stack import Running, assembled, launched, poll
 from tests.soak.books import Books
 
 pytestmark = [
-    pytest.mark.proof("crowds"),
+    pytest.mark.slow,
     pytest.mark.timeout(1500),
     pytest.mark.embedded("it kills its functions' processes"),
 ]

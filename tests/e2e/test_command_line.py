@@ -12,7 +12,7 @@ from sagas.errors import NotFound
 from tests.e2e.desk import Desk
 from tests.e2e.stack import PACE, REPOSITORY, Stack, run_sagas
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 KEY = "sources/command-line/hello.txt"
 PATIENCE = 100.0 * PACE

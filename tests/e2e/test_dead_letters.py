@@ -12,7 +12,7 @@ from sagas.errors import Conflict
 from tests.e2e.desk import Desk
 from tests.e2e.stack import PACE, Stack, poll
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 PATIENCE = 100.0 * PACE
 MANY = 8

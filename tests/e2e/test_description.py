@@ -10,7 +10,7 @@ import pytest
 from sagas.messaging.routes import Routes
 from tests.e2e.stack import Stack
 
-pytestmark = [pytest.mark.e2e, pytest.mark.emulated("it is about `.sagas/local.json`")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.emulated("it is about `.sagas/local.json`")]
 
 
 def test_names_everything(local_stack: Stack) -> None:

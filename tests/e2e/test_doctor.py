@@ -15,7 +15,12 @@ import pytest
 from tests.e2e.conftest import project_in
 from tests.e2e.stack import REPOSITORY, SAGAS, Running, assembled, launched
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.embedded("it is about our emulator, too")]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.timeout(300),
+    pytest.mark.embedded("it is about our emulator, too"),
+    pytest.mark.slow,
+]
 
 APP = "python -m tests.e2e.trials.enforced"
 LACKING = {"clock", "region", "bootstrap", "concurrency", "alarm quota", "in flight", "alarms"}

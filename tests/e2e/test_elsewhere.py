@@ -28,6 +28,7 @@ from tests.e2e.elsewhere import Account, Elsewhere, Place, chosen
 from tests.e2e.stack import LEASH, REPOSITORY, Stack, free_port, poll, run_sagas
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.e2e,
     pytest.mark.timeout(400),
     pytest.mark.embedded("it runs the suite at emulators of its own"),
@@ -169,7 +170,7 @@ def _suite(environment: dict[str, str]) -> str:
     return ended.stdout.splitlines()[-1]
 
 
-@pytest.mark.proof("elsewhere")
+@pytest.mark.slow
 def test_at_an_endpoint_the_suite_runs_and_leaves_nothing(endpoint: Brought) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PYTEST_"))}
     assert "3 passed, 1 skipped" in _suite(environment | {"SAGAS_E2E_ENDPOINT": endpoint.endpoint_url})
@@ -224,7 +225,7 @@ def users(account: Brought, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return Users(account, file)
 
 
-@pytest.mark.proof("elsewhere")
+@pytest.mark.slow
 def test_in_an_account_it_deploys_signs_and_destroys(account: Brought, users: Users, tmp_path: Path) -> None:
     users.add("tester", EVERYTHING)
     users.add("guest", GUEST)

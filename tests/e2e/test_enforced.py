@@ -27,7 +27,7 @@ from tests.e2e.trials import calls, enforced
 pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.embedded("it is about our emulator's IAM"),
-    pytest.mark.proof("enforced IAM"),
+    pytest.mark.slow,
 ]
 
 PAGE = REPOSITORY / "docs" / "build" / "children.md"

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.api import Api
 from tests.e2e.stack import Running, poll
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500), pytest.mark.slow]
 
 EVENTS, IDS = (10_000, 1_000) if os.environ.get("SAGAS_PROOF") == "full" else (300, 30)
 PAGE = 100
@@ -199,7 +199,7 @@ class TestEventsOut:
         assert {event["detail"]["id"] for event in again.values()} == {one["detail"]["id"] for one in first.values()}
 
 
-@pytest.mark.proof("crowds")
+@pytest.mark.slow
 def test_a_storm_of_repeated_events_makes_one_saga_an_id(running: Running) -> None:
     before = len(sagas_of(running, "trip"))
     details = [{"id": f"storm-{number % IDS}", "item": f"s{number % IDS}"} for number in range(EVENTS)]

@@ -15,7 +15,7 @@ import pytest
 from tests.e2e.api import Api
 from tests.e2e.stack import PACE, Stack, poll
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 FULL = os.environ.get("SAGAS_PROOF") == "full"
 _TICK = 0.5
 """Seconds from one look of the supervisor to the next, where a test has it look."""
@@ -302,7 +302,7 @@ def test_a_killed_worker_is_noticed_by_its_queue(on: Trials, name: str) -> None:
         assert any(taken() < 15 * PACE for _ in range(3))
 
 
-@pytest.mark.proof("crowds")
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_crowd_before_a_narrow_step_waits_in_line(on: Trials) -> None:
     """Most are silent for longer than what counts as a stall: none may be undone, or be sent anew more than once."""

@@ -19,7 +19,7 @@ from tests.e2e.stack import REPOSITORY, assembled, launched, run_sagas
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.proof("generated clients"),
+    pytest.mark.slow,
     pytest.mark.timeout(600),
     pytest.mark.embedded("its calls are not signed"),
 ]

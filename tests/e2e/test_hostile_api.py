@@ -30,7 +30,7 @@ from tests.e2e.stack import REPOSITORY, assembled, launched, poll
 from tests.support.hostile import FULL
 
 pytestmark = [
-    pytest.mark.proof("hostile API"),
+    pytest.mark.slow,
     pytest.mark.timeout(1_200 if FULL else 300),
     pytest.mark.embedded("starts thousands of sagas that lead nowhere, by unsigned calls"),
 ]

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.api import Api
 from tests.e2e.stack import Running
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
 def test_one_function_runs_all_steps(shop: Running) -> None:

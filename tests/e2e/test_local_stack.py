@@ -25,7 +25,7 @@ from tests.e2e.stack import (
     start,
 )
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 PROBE = "python -m tests.e2e.probe.app"
 
@@ -61,7 +61,7 @@ def failure_of(project: Path, *options: str) -> str:
 
 
 own_emulator = pytest.mark.embedded("it starts and ends an emulator of its own")
-left_to_the_proof = pytest.mark.proof("local stack")
+left_to_the_proof = pytest.mark.slow
 
 
 @own_emulator

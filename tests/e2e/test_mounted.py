@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.api import Api
 from tests.e2e.stack import Running
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
 def test_a_saga_runs_below_the_mount(shop: Running) -> None:

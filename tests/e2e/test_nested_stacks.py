@@ -13,7 +13,7 @@ from tests.e2e.conftest import project_in
 from tests.e2e.nested.sagas import LENGTH, TAKEN
 from tests.e2e.stack import Running, assembled, launched
 
-pytestmark = [pytest.mark.e2e, pytest.mark.proof("nested stacks")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

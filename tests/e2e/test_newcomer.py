@@ -16,11 +16,9 @@ from tests.e2e.cdk_cli import command, install
 from tests.e2e.stack import REPOSITORY, free_port, poll
 
 pytestmark = [
+    pytest.mark.proof,
     pytest.mark.e2e,
     pytest.mark.embedded("it starts a stack as the README does"),
-    pytest.mark.skipif(
-        os.environ.get("SAGAS_PROOF") != "full", reason="it downloads 600 MB: only in `make proof` (SAGAS_PROOF=full)"
-    ),
     pytest.mark.skipif(not (REPOSITORY / ".git").exists(), reason="this is no clone"),
     pytest.mark.timeout(900),
 ]

@@ -25,7 +25,7 @@ from tests.e2e.elsewhere import Elsewhere, chosen
 from tests.e2e.pages import play
 from tests.e2e.stack import REPOSITORY, Stack, free_port
 
-pytestmark = [pytest.mark.e2e, pytest.mark.proof("generated projects")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 _OURS = ("lambda_sagas-", "_editable_impl_lambda_sagas", "__editable__.lambda_sagas")
 """How what makes this repository importable is called in our own virtual environment."""

@@ -13,7 +13,7 @@ from sagas.local.files import Files
 from sagas.local.process import REGION, Emulator
 from tests.e2e.stack import free_port
 
-pytestmark = [pytest.mark.e2e, pytest.mark.embedded("it is about the emulator that we start")]
+pytestmark = [pytest.mark.e2e, pytest.mark.embedded("it is about the emulator that we start"), pytest.mark.slow]
 
 MINE = "http://localhost:5173"
 CREATE = "GET /?Action=CreateQueue&QueueName=evil&Version=2012-11-05"

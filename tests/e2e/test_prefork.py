@@ -16,7 +16,7 @@ import pytest
 from sagas import errors
 from sagas.local.emulator.prefork import Forked, Prefork
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only"), pytest.mark.slow]
 
 SCRIPT = """
 import atexit, json, os, sys

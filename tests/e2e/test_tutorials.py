@@ -15,7 +15,7 @@ from tests.e2e.stack import REPOSITORY, Running, assembled, launched
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.proof("tutorials"),
+    pytest.mark.slow,
     pytest.mark.embedded("it kills what it started itself"),
     pytest.mark.timeout(600),
 ]

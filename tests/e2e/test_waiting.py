@@ -19,7 +19,7 @@ from tests.e2e.api import Api
 from tests.e2e.stack import Stack, poll
 from tests.e2e.test_hostile_api import schemathesis_on
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.embedded("its clock is moved")]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.embedded("its clock is moved"), pytest.mark.slow]
 
 _FULL = os.environ.get("SAGAS_PROOF") == "full"
 _CROWD = 1_000 if _FULL else 40
@@ -143,7 +143,7 @@ def test_what_comes_too_late_is_refused(trials: Stack, api: Api, public: bool) -
     assert (status, _shape(status, answer)) == (409, "conflict")
 
 
-@pytest.mark.proof("hostile API")
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/callbacks/{token}", "/sagas/asked/{saga_id}/signals/reply"])
 @pytest.mark.parametrize("known", [True, False], ids=["that leads somewhere", "made up"])
 def test_every_answer_to_a_signal_is_one_that_is_described(
@@ -208,7 +208,7 @@ def test_time_is_skipped_where_the_emulator_is_ours_only(trials: Stack, tmp_path
     assert "no local stack is running for this project" in Stack(tmp_path).sagas("local", "tick").stderr
 
 
-@pytest.mark.proof("crowds")
+@pytest.mark.slow
 def test_a_crowd_that_waits_is_signalled_once_each(trials: Stack, api: Api) -> None:
     """Doubled at once, and again with another value: each is taken once, and each saga ends with the first."""
 

@@ -16,7 +16,7 @@ from tests.e2e.test_own_project import Installed, wheel
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.proof("ways to install"),
+    pytest.mark.slow,
     pytest.mark.timeout(600),
     pytest.mark.embedded("it is about `sagas local`"),
 ]

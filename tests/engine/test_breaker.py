@@ -243,6 +243,7 @@ def _allow_receives(t: Bench, count: int) -> None:
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": json.dumps(policy)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["deployed", "emulated"])
 def test_no_message_dies_however_long_it_stays_open(
     where: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch

@@ -85,7 +85,7 @@ def verified(b: Bench, saga_id: str) -> str | None:
     return None if bad is None else f"{bad.wrong.value} {bad.seq}"
 
 
-@pytest.fixture(params=["memory", pytest.param("dynamodb_local", marks=pytest.mark.proof("store engines"))])
+@pytest.fixture(params=["memory", pytest.param("dynamodb_local", marks=pytest.mark.slow)])
 def lost(request: pytest.FixtureRequest, credentials: None, clean: None) -> Iterator[Lost]:
     """The tables are on that engine, queues and bucket on moto."""
     with aws(request.param):
@@ -217,6 +217,7 @@ class Family:
         return Bench(stack=stack, clock=self.bench.clock)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fail", [None, RuntimeError("no courier")])
 @pytest.mark.parametrize("later", [0, 100])
 def test_a_parent_whose_children_are_restored_ends_as_it_did(

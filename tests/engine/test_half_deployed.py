@@ -16,6 +16,8 @@ from tests.support.bench import Bench
 from tests.support.engine import Engine
 from tests.support.sagas import LOG
 
+pytestmark = pytest.mark.slow
+
 SETTLE = 900
 
 

@@ -34,6 +34,8 @@ from tests.support.databases import Database, database, emulator
 from tests.support.engine import Engine
 from tests.support.sagas import LOG, Trip
 
+pytestmark = pytest.mark.slow
+
 THREADS = 16
 ROUNDS = 5
 

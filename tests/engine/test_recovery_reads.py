@@ -21,6 +21,8 @@ from tests.support.databases import emulator
 from tests.support.engine import Engine
 from tests.support.sagas import Trip
 
+pytestmark = pytest.mark.slow
+
 MANY = int(os.environ.get("SAGAS_MANY", "2000"))
 """Sagas in the table; ``make proof`` has 100,000."""
 STALE = 50

@@ -37,7 +37,7 @@ Item = dict[str, Any]
 Copy = Mapping[str, Mapping[Key, Item]]
 """Items by their keys, of each table."""
 TABLES = ("sagas", "audit", "joins")
-LARGE = pytest.mark.proof("restore")
+LARGE = pytest.mark.slow
 _numbers = itertools.count()
 
 
@@ -275,6 +275,7 @@ def put_all(dynamodb: Any, names: Mapping[str, str], items: Iterable[tuple[str, 
             list(pool.map(put, (some[first : first + 25] for first in range(0, len(some), 25))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scarce", [False, True])
 def test_sagas_go_on_from_that_time(credentials: None, clean: None, scarce: bool) -> None:
     with aws("memory") as tables:

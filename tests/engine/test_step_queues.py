@@ -170,6 +170,7 @@ def test_an_environment_notes_at_once_that_the_store_is_back() -> None:
     assert queue.notes == [(SENT, SENT + 1)]
 
 
+@pytest.mark.slow
 def test_a_slow_lane_undoes_nothing(bench: Callable[..., Bench]) -> None:
     """Thirty sagas, one worked off in 40 s: 20 minutes of line behind a patience of two."""
     b = bench(Trip)
@@ -260,6 +261,7 @@ def test_a_function_that_cannot_run_undoes_nothing(bench: Callable[..., Bench]) 
     assert "unbook:1" not in LOG
 
 
+@pytest.mark.slow
 def test_what_others_pass_once_its_function_runs_again_did_not_stall(bench: Callable[..., Bench]) -> None:
     b = bench(Trip)
     ids = _before_pay(b)

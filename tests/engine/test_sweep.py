@@ -151,6 +151,7 @@ def test_the_schedule_tries_the_stopping_page_again(desk: Callable[..., SweepDes
 # What it costs
 
 
+@pytest.mark.slow
 def test_at_most_twelve_requests_for_a_thousand_objects(desk: Callable[..., SweepDesk], wire: Wire) -> None:
     """The dearest thousand there is: each of another saga, half of them orphans.
 

@@ -3,9 +3,6 @@ of request that any test makes."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -23,8 +20,7 @@ from tests.support.sagas import FAIL, Fatal, Trip
 from tests.support.tables import StrictTables
 
 Request = tuple[str, dict[str, Any]]
-SUBJECT = "tables in memory"
-pytestmark = pytest.mark.proof(SUBJECT)
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -361,14 +357,6 @@ def _ask_on_new_tables(method: str, **asked: Any) -> None:
     create_tables(made, "t")
     with suppress(ClientError):
         getattr(made, method)(TableName=SAGAS, **asked)
-
-
-@pytest.mark.timeout(1_500)
-def test_each_kind_of_request_of_any_test_has_motos_answer() -> None:
-    """While this subject runs, so does the comparison in each test."""
-    tests = (sys.executable, "-m", "pytest", "-q", "-n", "0", "-m", "not proof", "tests/engine", "tests/handlers")
-    done = subprocess.run(tests, env=os.environ | {"SAGAS_SUBJECTS": SUBJECT}, capture_output=True, check=False)
-    assert done.returncode == 0, done.stdout.decode()
 
 
 def test_an_engine_keeps_the_tables_of_others(credentials: None) -> None:

@@ -94,6 +94,22 @@ def cover() -> Cover:
     return cover_in(FILE.read_text())
 
 
+@cache
+def guards() -> dict[str, list[Plan]]:
+    """By scenario: the disturbances at which it is noticed first that some rule is off. They run always."""
+    found: dict[str, list[Plan]] = {}
+    for caught in cover().rules.values():
+        for name, plan in [*caught.scenarios.items()][:1]:
+            found[name] = [*(one for one in found.get(name, []) if one != plan), plan]
+    return found
+
+
+@cache
+def guarding_stories() -> set[str]:
+    """The stories that run always: the first of each rule that no two scenarios catch."""
+    return {caught.stories[0] for caught in cover().rules.values() if len(caught.scenarios) < 2}
+
+
 def _written(plan: Plan) -> str:
     return ", ".join(f"{point.number} {point.fault.name} {point.bound}" for point in plan)
 

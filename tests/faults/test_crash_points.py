@@ -18,8 +18,11 @@ from sagas.store.journal.entries import Entry
 from sagas.testing.faults import Wire
 from tests.faults.answering import AT_ONCE, behind, beside_moto, scarce
 from tests.faults.explore import explore, replay
-from tests.faults.gate import SHORT, cover, disturb, kinds
+from tests.faults.gate import SHORT, cover, disturb, guards, kinds
 from tests.faults.world import CrashWorld, world
+
+FEW = ("happy", "rejected")
+"""Whose requests all fail in all ways, whenever the tests run."""
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +31,27 @@ def made() -> Iterator[CrashWorld]:
         yield one
 
 
-@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name in cover().scenarios for kind in kinds(name)])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        pytest.param(name, kind, marks=[] if name in FEW else pytest.mark.slow)
+        for name in cover().scenarios
+        for kind in kinds(name)
+    ],
+)
 def test_whatever_fails_once_nothing_is_lost_or_repeated(made: CrashWorld, name: str, kind: str) -> None:
     figures = disturb(made, name, kind)
     assert figures.runs > 4
     assert not figures.violations, "\n".join(str(trial) for _, trial in figures.violations)
 
 
+@pytest.mark.parametrize("name", guards())
+def test_what_a_rule_is_for_does_not_happen(made: CrashWorld, name: str) -> None:
+    """Without the rule, each of these disturbances does harm: ``test_cover.py`` switches it off."""
+    assert [str(trial) for trial in replay(made, name, [(), *guards()[name]]) if trial.error is not None] == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in cover().scenarios if name not in AT_ONCE])
 def test_reads_that_are_behind_do_no_harm(made: CrashWorld, name: str) -> None:
     with behind(made):
@@ -42,6 +59,7 @@ def test_reads_that_are_behind_do_no_harm(made: CrashWorld, name: str) -> None:
     assert not figures.violations, "\n".join(str(trial) for _, trial in figures.violations)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", cover().scenarios)
 def test_short_pages_and_half_batches_do_no_harm(made: CrashWorld, name: str) -> None:
     with scarce(made):
@@ -49,6 +67,7 @@ def test_short_pages_and_half_batches_do_no_harm(made: CrashWorld, name: str) ->
     assert not figures.violations, "\n".join(str(trial) for _, trial in figures.violations)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHORT)
 def test_two_deaths_in_a_row(made: CrashWorld, name: str) -> None:
     figures = explore(made, [name], at_once=2, sample=30)
@@ -93,6 +112,7 @@ def test_a_lost_answer_is_ambiguous_and_no_other_error(made: CrashWorld) -> None
             made.engine.control.get(state.saga_id)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["retried_by_an_operator_then_redriven", "a_family_is_purged"])
 def test_the_tables_in_memory_answer_as_moto_does(made: CrashWorld, name: str) -> None:
     """``make proof`` compares them in every scenario."""

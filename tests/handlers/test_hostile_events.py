@@ -92,6 +92,7 @@ def trip(site: Make, request: pytest.FixtureRequest) -> Site:
     return site(Trip, Fatal, POWERTOOLS_SERVICE_NAME=request.node.name)
 
 
+@pytest.mark.slow
 def test_bad_records_are_reported_and_good_ones_beside_them_done(
     trip: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,6 +118,7 @@ def test_bad_records_are_reported_and_good_ones_beside_them_done(
     prove()
 
 
+@pytest.mark.slow
 def test_a_message_changed_in_one_place_harms_no_saga(trip: Site) -> None:
     """It may be a late one, a copy, or that of another saga; the saga it names is as before, or one step on."""
 

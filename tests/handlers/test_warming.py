@@ -39,12 +39,14 @@ def test_the_first_invocation_finds_its_clients(function: str) -> None:
     assert not [line for line in log if line.get("level") == "ERROR"]
 
 
+@pytest.mark.slow
 def test_elsewhere_an_import_makes_nothing() -> None:
     told, _ = cold("step")
     assert (told["init"], sorted(set(told["first"]))) == ([], CLIENTS)
     assert done("step", told)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", ["step", "api", "supervisor"])
 def test_what_goes_wrong_is_logged_and_left_to_the_first_invocation(function: str) -> None:
     told, log = cold(function, "SAGAS_CLASSES", AWS_LAMBDA_INITIALIZATION_TYPE="on-demand")

@@ -14,6 +14,8 @@ from tests.interleavings.explorer import explore
 from tests.interleavings.gate import caught_by
 from tests.interleavings.stories import STANDING_IN
 
+pytestmark = pytest.mark.slow
+
 NEEDED = [
     (rule, story) for rule, caught in cover().rules.items() if len(caught.scenarios) < TWICE for story in caught.stories
 ]
@@ -25,7 +27,7 @@ def test_a_rule_that_is_switched_off_is_missed(rule: str, story: str) -> None:
     assert caught_by(rule, story), f"without it {story!r} goes well: {EVERY_RULE[rule].text}; run {COMMAND}"
 
 
-@pytest.mark.proof("rules that others stand in for")
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STANDING_IN)
 def test_another_rule_stands_in(name: str) -> None:
     """Should this fail one day, the rule has become needed by itself: move it to those that are missed."""

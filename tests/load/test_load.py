@@ -14,7 +14,7 @@ from sagas.messaging.work import BULK, NOW
 from tests.load import stories
 from tests.load.sagas import PARTS, Part, Sleeping, Whole
 
-proof = pytest.mark.proof("the service under load")
+pytestmark = pytest.mark.slow
 
 
 def test_a_line_of_hours_ends_as_if_there_were_none() -> None:
@@ -72,7 +72,6 @@ def test_believing_that_an_empty_queue_lost_its_messages_harms_them(monkeypatch:
     assert told.statuses["COMPENSATED"] > 0
 
 
-@proof
 @pytest.mark.parametrize("redriven", [False, True])
 @pytest.mark.parametrize("miscounts", [False, True])
 @pytest.mark.parametrize("queues", [("five-b",), (BULK, "five-b")], ids="+".join)
@@ -84,7 +83,6 @@ def test_a_step_or_bulk_without_a_function_harms_no_saga(
     assert told.more["minutes until those that had started ended"] < (1 if redriven else 65)
 
 
-@proof
 @pytest.mark.parametrize("redriven", [False, True])
 @pytest.mark.parametrize("miscounts", [False, True])
 @pytest.mark.parametrize("queues", [(NOW,), (NOW, BULK), (NOW, BULK, "sleeping-wake")], ids="+".join)
@@ -96,7 +94,6 @@ def test_what_ends_waits_without_a_function_harms_no_saga(
     assert told.more["minutes until those that had started ended"] < 65
 
 
-@proof
 @pytest.mark.parametrize("redriven", [False, True])
 @pytest.mark.parametrize("queue", [NOW, "part-make"])
 def test_a_function_that_cannot_run_harms_no_family(queue: str, redriven: bool) -> None:
@@ -106,14 +103,12 @@ def test_a_function_that_cannot_run_harms_no_family(queue: str, redriven: bool) 
     assert told.more["minutes until those that had started ended"] < (1 if redriven else 60 * hours + 5)
 
 
-@proof
 def test_counts_that_are_late_and_wrong_harm_nothing() -> None:
     told = stories.burst(sagas=400, concurrency=1, miscounts=True)
     assert unharmed(told, 400)
     assert told.sent_anew == 0, "a line explains itself"
 
 
-@proof
 def test_a_steady_load_leaves_no_backlog() -> None:
     told = stories.steady(rate=10, seconds=60)
     assert told.statuses == {"COMPLETED": 600}
@@ -121,7 +116,6 @@ def test_a_steady_load_leaves_no_backlog() -> None:
     assert told.slowest < 10 * 1.25, "undisturbed it takes a second and a quarter"
 
 
-@proof
 def test_a_steady_load_of_chained_steps_is_one_invocation_a_saga() -> None:
     """And what died in the middle of a chain goes on without the supervisor, within the lease of its step and five
     seconds."""
@@ -132,7 +126,6 @@ def test_a_steady_load_of_chained_steps_is_one_invocation_a_saga() -> None:
     assert told.over_after < 60 + 30
 
 
-@proof
 def test_throttled_writes_are_made_up_for_at_once() -> None:
     told = stories.throttling(rate=0.5, seconds=15 * stories.MINUTE)
     assert told.statuses == {"COMPLETED": 450}
@@ -140,7 +133,6 @@ def test_throttled_writes_are_made_up_for_at_once() -> None:
     assert told.more["ended more than 10 s after the last start"] == 0
 
 
-@proof
 def test_what_the_partitions_of_indexes_do_not_take_waits_and_costs_no_attempt() -> None:
     told = stories.hot_partitions(seconds=20)
     assert told.statuses == {"COMPLETED": 80}
@@ -151,7 +143,6 @@ def test_what_the_partitions_of_indexes_do_not_take_waits_and_costs_no_attempt()
     assert told.over_after < 5 * stories.MINUTE
 
 
-@proof
 def test_what_was_lost_is_recovered_wide_and_each_saga_once() -> None:
     told = stories.lost_messages(sagas=500)
     assert told.statuses == {"COMPLETED": 500}
@@ -160,7 +151,6 @@ def test_what_was_lost_is_recovered_wide_and_each_saga_once() -> None:
     assert told.more["messages to recover them"] < 100, "20 take them all; those that came too late do nothing"
 
 
-@proof
 def test_what_wakes_in_the_same_second_is_on_its_way_within_minutes() -> None:
     told = stories.timers(sagas=200)
     assert told.statuses == {"COMPLETED": 200}
@@ -168,7 +158,6 @@ def test_what_wakes_in_the_same_second_is_on_its_way_within_minutes() -> None:
     assert 0 <= told.more["seconds from their time to the last on its way"] < 300
 
 
-@proof
 def test_each_signal_is_taken_once_and_each_saga_ends() -> None:
     told = stories.signals(sagas=200)
     assert told.statuses == {"COMPLETED": 200}
@@ -177,7 +166,6 @@ def test_each_signal_is_taken_once_and_each_saga_ends() -> None:
     assert (told.sent_anew, told.attention, told.dead) == (0, 0, 0)
 
 
-@proof
 def test_each_join_is_taken_once_and_no_conflict_is_an_attempt() -> None:
     told = stories.families(parents=2)
     assert told.statuses == {"COMPLETED": 202}

@@ -71,6 +71,7 @@ def _against_the_old(steps: Release, life: Life) -> str:
     return f"{life.state.status}, not {status}"
 
 
+@pytest.mark.slow
 def test_every_pair_of_two_steps() -> None:
     """All of them in the proof, and one in twenty in the gate."""
     chance, count = Random(12), 0  # noqa: S311 - it selects cases, and makes no secret
@@ -90,6 +91,7 @@ def test_some_pairs_of_four_steps() -> None:
         refuse(Case(old, new, some_script(old, chance)), wrong)
 
 
+@pytest.mark.slow
 def test_check_names_what_waits_and_nothing_else() -> None:
     """At each position at which a release may come: it stops sagas there if some of them would wait."""
     chance, count, stopped = Random(12), 0, 0  # noqa: S311 - it selects cases, and makes no secret
@@ -117,6 +119,7 @@ def test_check_names_what_waits_and_nothing_else() -> None:
     assert 100 < stopped < count - 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_noticed(mistake: str) -> None:
     chance, few = Random(12), list(of_two_steps())  # noqa: S311 - it selects cases, and makes no secret

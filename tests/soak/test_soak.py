@@ -6,7 +6,7 @@ import pytest
 
 from tests.soak.run import Figures, Settings, soak
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900), pytest.mark.proof("soak")]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900), pytest.mark.slow]
 
 _CUT = Settings(sagas=70, calm=12, seed=2, seconds=300)
 

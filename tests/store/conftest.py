@@ -96,14 +96,14 @@ def _shared(where: Database) -> Store:
     return connect(where, f"shared-{os.getpid()}")
 
 
-IN_PROOF = pytest.mark.proof("store engines")
+SLOW = pytest.mark.slow
 ENGINES = (
     "memory",
-    "dynamodb_local",
-    pytest.param("moto", marks=IN_PROOF),
-    pytest.param("emulator", marks=IN_PROOF),
+    pytest.param("dynamodb_local", marks=SLOW),
+    pytest.param("moto", marks=SLOW),
+    pytest.param("emulator", marks=SLOW),
 )
-CONCURRENT = ("dynamodb_local", pytest.param("emulator", marks=IN_PROOF))
+CONCURRENT = (pytest.param("dynamodb_local", marks=SLOW), pytest.param("emulator", marks=SLOW))
 """The engines whose conditional writes hold under concurrency."""
 
 

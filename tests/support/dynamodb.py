@@ -5,8 +5,8 @@ raise on AWS. ``SAGAS_TESTS_TABLES`` says what answers: ``memory``, the default,
 always answers along, and must agree:
 
 - where another one answers, with each of its answers;
-- by default with moto's answer to the first request of each kind in a process, on the same items, while the subject
-  "tables in memory" has changed: what asks, and what answers.
+- with ``SAGAS_TESTS_COMPARE``, as in ``make check``, with moto's answer to the first request of each kind in a
+  process, on the same items.
 
 DynamoDB's own documents decide where moto does not do as AWS does.
 """
@@ -34,7 +34,6 @@ from moto.core import models as moto_core
 
 from sagas.testing.expressions import Item, copied
 from sagas.testing.tables import refusal
-from tests.subjects import runs
 from tests.support.aws import REGION
 from tests.support.calls import Watch, watching
 from tests.support.databases import dynamodb_local
@@ -365,7 +364,7 @@ def aws(chosen: str | None = None) -> Generator[Tables]:
         if _open:
             yield _open[-1]
             return
-        made = Tables(_engine(answering), answering != "memory", runs("tables in memory"))
+        made = Tables(_engine(answering), answering != "memory", bool(os.environ.get("SAGAS_TESTS_COMPARE")))
         _open.append(made)
         watch = Watch()
         watching.append(watch)

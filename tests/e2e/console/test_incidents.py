@@ -16,7 +16,11 @@ from playwright.sync_api import Error as PlaywrightError
 from sagas.client import SagaView
 from tests.e2e.stack import PACE, Stack, poll
 
-pytestmark = [pytest.mark.e2e, pytest.mark.embedded("it opens the console that `sagas local up` serves")]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.embedded("it opens the console that `sagas local up` serves"),
+    pytest.mark.slow,
+]
 
 PATIENCE = 60_000 * PACE
 """Milliseconds, on a machine that does other things too."""

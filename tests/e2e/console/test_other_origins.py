@@ -26,7 +26,7 @@ from tests.unit.console.service import FakeService, dead
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.embedded("it attacks the emulator that we start"),
-    pytest.mark.proof("other origins"),
+    pytest.mark.slow,
 ]
 
 ROLE = "arn:aws:iam::000000000000:role/any"

@@ -17,6 +17,8 @@ from tests.support.pictured import MADE_OF, made_of
 from tests.unit.client.stub import a_step, attention
 from tests.unit.console.service import HOSTILE, FakeService, a_letter, a_pause, a_type, an_entry, dead, numbered
 
+pytestmark = pytest.mark.slow
+
 SAGA = f"/sagas/checkout/{UNDO_FAILED}"
 PAGES = (
     *("/", "/sagas", SAGA, f"/sagas/loan/{WAITING}"),
@@ -59,7 +61,7 @@ def test_the_page_that_a_browser_is_started_with_opens_it(
     assert tab.complaints == []
 
 
-@pytest.mark.proof("console in a browser")
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_are_accessible(console: Open, service: FakeService, scheme: str) -> None:
     tab = console(service, color_scheme=scheme)
@@ -68,7 +70,7 @@ def test_pages_are_accessible(console: Open, service: FakeService, scheme: str) 
     quiet(tab)
 
 
-@pytest.mark.proof("console in a browser")
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [320, 800, 1600])
 def test_pages_fit_the_screen(console: Open, service: FakeService, width: int) -> None:
     tab = console(service, viewport={"width": width, "height": 700})
@@ -270,7 +272,7 @@ def test_an_injected_script_does_not_run(console: Open, service: FakeService) ->
     assert "Content Security Policy" in tab.complaints[0]
 
 
-@pytest.mark.proof("console in a browser")
+@pytest.mark.slow
 def test_a_thousand_refreshes_of_ten_thousand_sagas_stay_quick(console: Open, service: FakeService) -> None:
     service.sagas |= {numbered(0x10000 + number): dead(0x10000 + number) for number in range(10_000)}
     tab = console(service)
@@ -300,7 +302,7 @@ def test_sagas_in_flight_are_shown_by_release_when_asked_for(console: Open, serv
     quiet(tab)
 
 
-@pytest.mark.proof("console in a browser")
+@pytest.mark.slow
 def test_pictures(console: Open, service: FakeService, pictures: Path) -> None:
     for scheme in ("light", "dark"):
         tab = console(service, color_scheme=scheme, viewport={"width": 1200, "height": 800})

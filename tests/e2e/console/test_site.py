@@ -20,7 +20,7 @@ from playwright.sync_api import Browser
 
 from tests.e2e.console.accessible import barriers
 
-pytestmark = pytest.mark.proof("site")
+pytestmark = pytest.mark.slow
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 sys.path[:0] = [str(DOCS), str(DOCS / "_ext")]

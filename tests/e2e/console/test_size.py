@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 _REFRESHES = """
 import json, pathlib, re, resource, time
 from tests.unit.console.conftest import Browser
@@ -25,7 +27,7 @@ print(json.dumps([sorted(took)[949], int(peak)]))
 """
 
 
-@pytest.mark.proof("console in a browser")
+@pytest.mark.slow
 def test_a_thousand_refreshes_of_ten_thousand_sagas_take_little() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", _REFRESHES],

@@ -21,7 +21,7 @@ TEMPLATE = REPOSITORY / "sagas" / "cli" / "template"
 BIN = Path(sys.executable).parent
 STRICT = {"include": ["."], "typeCheckingMode": "strict", "pythonVersion": "3.11", "reportMissingTypeStubs": False}
 
-IN_PROOF = pytest.mark.proof("generated projects")
+IN_PROOF = pytest.mark.slow
 
 Init = Callable[..., Result]
 

@@ -515,6 +515,7 @@ MISTAKES: list[tuple[Any, str, Callable[..., Any], Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("module", "name", "mistake", "test"), MISTAKES)
 def test_a_mistake_is_noticed(
     module: Any, name: str, mistake: Callable[..., Any], test: Any, monkeypatch: pytest.MonkeyPatch

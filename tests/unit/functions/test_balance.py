@@ -21,6 +21,8 @@ from functions.checkout import Capture, CheckoutRequest
 from sagas import PermanentError
 from tests.unit.functions.books import Shop, checkout, context, order
 
+pytestmark = pytest.mark.slow
+
 STOCK = {"mug": 4, "tea": 2}
 ORDERS = {
     "saga-1": order({"mug": 2, "tea": 1}, amount="49.90"),

@@ -291,6 +291,7 @@ def _drive(bench: Bench, saga_id: str, signals: dict[str, str]) -> None:
     raise AssertionError(f"it waits for ever: {bench.show(saga_id)}")
 
 
+@pytest.mark.slow
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(planned=plans())
 def test_both_make_the_same_of_any_saga(planned: Planned) -> None:
