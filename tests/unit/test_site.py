@@ -15,6 +15,10 @@ from typing import Any
 import boto3
 import pytest
 
+from sagas import sleep, step, wait_for
+from sagas.authoring.children import ChildrenOptions
+from sagas.authoring.saga import Saga
+from sagas.authoring.steps import Undoable
 from sagas.core.automaton import ROWS
 from sagas.core.states import ENDED, SagaStatus
 
@@ -236,6 +240,26 @@ def test_defaults_are_shown_as_they_are_written() -> None:
     assert "| `open_for` | `30.0` | seconds" in page
     assert "| `concurrency` | `40` |" in page
     assert page.count("| `on_timeout` |") == 1
+
+
+def test_every_keyword_of_authors_is_on_the_page() -> None:
+    page = PAGES[DOCS / "reference" / "keywords-and-policies.md"]
+    head = re.search(r"def __init_subclass__\(\s*cls,\s*\*,(.*?)\) -> None", inspect.getsource(Saga), re.DOTALL)
+    assert head
+    compensate: Any = vars(Undoable)["compensate"]
+    calls: tuple[Any, ...] = (step, compensate, wait_for, sleep)
+    declared = {call.__name__: set[str](GENERATED.given_to(call)) - {"self", "fn"} for call in calls}
+    declared |= {"Class keywords": set(re.findall(r"^\s*(\w+):", head[1], re.MULTILINE))}
+    declared |= {"children": {"types", *ChildrenOptions.__annotations__}}
+    for section, names in declared.items():
+        rows = re.split(rf"^##+ {section}$", page, flags=re.MULTILINE)[1].partition("\n##")[0]
+        assert set(re.findall(r"^\| `(\w+)` \|", rows, re.MULTILINE)) == names, section
+
+
+def test_every_entry_of_the_reference_says_what_it_means() -> None:
+    entries = r"^(?:\| `.*\| *\||### .*\n\n+(?:#.*|))$"  # a row whose last cell is empty, a heading without a text
+    for name in ("audit-actions.md", "commands.txt", "errors.md", "metrics.md"):
+        assert re.findall(entries, PAGES[DOCS / "reference" / name], re.MULTILINE) == [], name
 
 
 def test_every_public_name_says_what_it_is() -> None:
