@@ -4,7 +4,7 @@
 the policies of the template against these, so a right that is missing is found without the path being run on AWS. A
 test that makes a call of another kind fails, and ``SAGAS_TESTS_CALLS=record`` adds it::
 
-    rm tests/support/calls.json; SAGAS_TESTS_CALLS=record pytest tests/engine tests/handlers
+    rm tests/support/calls.json; SAGAS_TESTS_CALLS=record pytest -m "not proof" tests/engine tests/handlers
 """
 
 from __future__ import annotations
