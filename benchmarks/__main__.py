@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: measures this library beside other designs, and prints a table for each isolation."""
+"""``python -m benchmarks``: measures this library next to other designs, and prints a table for each isolation."""
 
 from __future__ import annotations
 

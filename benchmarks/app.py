@@ -45,7 +45,7 @@ _ARCHITECTURE = lambda_.Architecture.ARM_64 if _ARM else lambda_.Architecture.X8
 
 
 class Queued(Construct):
-    """A function and a queue a step, and an API whose POST sends the first message: hops and naive.
+    """A function and a queue per step, and an API whose POST sends the first message: hops and naive.
 
     Args:
         scope: parent construct.

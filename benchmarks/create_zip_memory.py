@@ -1,7 +1,7 @@
 """Peak memory of the create-zip saga's upload step, for 1 GiB of sources.
 
 Run it: ``python benchmarks/create_zip_memory.py [--mebibytes 1024] [--objects 4]``. It prints one line and fails if
-the peak is over the limit. S3 is replaced by one that makes up what is read and forgets what is written, so that
+the peak exceeds the limit. S3 is replaced by one that makes up what is read and forgets what is written, so that
 the figure is the step's own: the interpreter, boto3 and what the step holds.
 """
 

@@ -24,7 +24,7 @@ class Mark:
         saga_ids: of the sagas it was about.
         begun: monotonic seconds, which all processes of a machine share.
         ended: likewise.
-        cpu: seconds of processor time that its process used meanwhile, in user and system mode.
+        cpu: seconds of processor time that its process used in that time, in user and system mode.
     """
 
     variant: str

@@ -87,7 +87,7 @@ class Runner:
         """Run sagas to their end.
 
         Args:
-            variant: of which design.
+            variant: the design.
             order: the request of each.
             invocations: of its steps' functions that each takes.
             many: how many sagas.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import shlex
+import signal
 import sys
 from functools import cache
-from pathlib import Path
-from tempfile import gettempdir
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import botocore.hooks
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.hostile import FULL
+from tests.support.shared import RUN
 
 _session = cast("Any", botocore.session)
 _session.create_loader = cache(_session.create_loader)
@@ -25,8 +27,6 @@ _hooks = cast("Any", botocore.hooks)
 _hooks.EventAliaser._alias_event_name = staticmethod(_hooks.EventAliaser(None)._alias_event_name)
 """A session looks for the aliases of two hundred events, which takes more than half of its making."""
 
-os.environ["XDG_CONFIG_HOME"] = gettempdir()
-"""The command line saves its last list there, for completion; tests leave the user's own alone."""
 os.environ["CDK_VALIDATION"] = "false"
 """The CDK's own look at a template takes nearly half of its making; ``make synth`` has it, and cfn-lint looks here."""
 
@@ -54,15 +54,33 @@ gc.set_threshold(50_000, 20, 20)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Without ``-m``, run what is fast; of a file or a test that is named, everything."""
-    named = any(Path(arg.partition("::")[0]).suffix for arg in config.args)
-    if not (config.option.markexpr or named):
-        config.option.markexpr = "not slow and not proof"
+    """Give all processes of a run one folder, and have them clean up when they are asked to end."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # in the background, a shell has the first ignored
+        signal.signal(number, signal.default_int_handler)
+    if RUN not in os.environ:
+        folder = TemporaryDirectory(prefix="sagas-tests-", ignore_cleanup_errors=True)
+        os.environ[RUN] = folder.name
+        config.add_cleanup(folder.cleanup)
+    # The command line saves its last list there, for completion; tests leave the user's own alone.
+    os.environ["XDG_CONFIG_HOME"] = os.environ[RUN]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the tests of the whole stack, which wait for more than half of their time."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is slow, unless ``-m`` chooses or its file is named; begin with the tests of the whole stack,
+    which wait for more than half of their time."""
+    named = {config.invocation_params.dir / arg.partition("::")[0] for arg in config.args}
+    slow = [item for item in items if item.get_closest_marker("slow") or item.get_closest_marker("proof")]
+    if not config.option.markexpr and (left := {item for item in slow if item.path not in named}):
+        config.hook.pytest_deselected(items=[*left])
+        items[:] = [item for item in items if item not in left]
     items.sort(key=lambda item: item.get_closest_marker("e2e") is None)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print a command that repeats what failed, which a shell takes as it is."""
+    reports = [*terminalreporter.getreports("failed"), *terminalreporter.getreports("error")]
+    if failed := dict.fromkeys(report.nodeid for report in reports):
+        terminalreporter.write_line(f"Repeat: pytest {shlex.join(failed)}")
 
 
 @pytest.hookimpl(trylast=True)

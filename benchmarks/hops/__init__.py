@@ -1,1 +1,1 @@
-"""Five functions that only pass a message on: the floor of any design with a function and a queue a step."""
+"""Five functions that only pass a message on: the floor of any design with a function and a queue per step."""

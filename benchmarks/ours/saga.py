@@ -1,4 +1,4 @@
-"""The saga of all variants, as a class: five steps, each of which takes what the one before returned, three undos."""
+"""The saga of all variants, as a class: five steps that each take what the one before returned, and three undos."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ def shown(value: object) -> str:
 
 
 def given_to(made: Any) -> dict[str, object]:
-    """What a decorator is given beside the method, with its default."""
+    """What a decorator is given besides the method, with its default."""
     if made is children:  # its options are read from what it makes
         decorator: Any = children(StandIn)
         options: Any = decorator(lambda self: []).options  # pyright: ignore[reportUnknownLambdaType]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -18,15 +17,6 @@ os.environ["CDK_CONTEXT_JSON"] = json.dumps({"aws:cdk:disable-asset-staging": Tr
 
 Template = dict[str, Any]
 Find = Callable[[str], list[Template]]
-SHARED = "SAGAS_TESTS_TEMPLATES"
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Have all processes of this run share the templates of ``tests/cdk/templates.py``."""
-    if SHARED not in os.environ:
-        directory = TemporaryDirectory(prefix="sagas-templates-")
-        os.environ[SHARED] = directory.name
-        config.add_cleanup(directory.cleanup)
 
 
 @pytest.fixture(scope="session")

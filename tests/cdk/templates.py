@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import shutil
 from collections.abc import Callable
 from datetime import timedelta
@@ -48,8 +47,8 @@ from sagas.cdk import (
 )
 from sagas.cdk.access.grants import RIGHTS
 from sagas.cdk.layout.acknowledge import acknowledge
-from tests.cdk.conftest import SHARED
 from tests.cdk.saga_classes import SWEEPING, Counted, Delivery, Loan, Shipment, Trip, saga_of
+from tests.support.shared import shared
 
 Template = dict[str, Any]
 BUCKETS = {"ZIPS_BUCKET": "zips-of-mine", "ATTIC_BUCKET": "attic-of-zips-of-mine"}
@@ -261,7 +260,7 @@ APPS: dict[str, Callable[[App], None]] = {
 
 def synthesized(name: str) -> Path:
     """Return the output of an app; the first process of the run that asks for it synthesizes it."""
-    made = Path(os.environ[SHARED], name)
+    made = shared("templates") / name
     with made.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not made.is_dir():

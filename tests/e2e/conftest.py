@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Generator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
 from sagas.local.stack import down
 from tests.e2e.elsewhere import Account, Place, chosen
-from tests.e2e.stack import ASSEMBLIES, REPOSITORY, Running, Stack, assembled, launched
+from tests.e2e.stack import REPOSITORY, Running, Stack, assembled, launched
 
 _REFERENCE = Place("Sagas", "python -m infra.app")
 _TRIALS = Place("Trials", "python -m tests.e2e.trials.app")
 _ACCOUNT_TIMEOUT = 3600
 """Seconds for one test in an account, the deployment included."""
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Have all processes of this run share what an app wrote, and end what they started when they are asked to end."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # in the background, a shell has the first ignored
-        signal.signal(number, signal.default_int_handler)
-    if ASSEMBLIES not in os.environ:
-        directory = TemporaryDirectory(prefix="sagas-assemblies-")
-        os.environ[ASSEMBLIES] = directory.name
-        config.add_cleanup(directory.cleanup)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

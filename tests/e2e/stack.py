@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 from sagas import SagaClient
 from sagas.cli.main import app as commands
 from sagas.engine.clock import skipped
+from tests.support.shared import shared
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SAGAS = str(Path(sys.executable).parent / "sagas")
@@ -31,8 +32,6 @@ PACE = float(os.environ.get("SAGAS_E2E_PACE", "1"))
 
 LEASH = ("setpriv", "--pdeathsig", "TERM") if shutil.which("setpriv") else ()
 """Before a command, on Linux: it is asked to end when the tests' process ends, in whatever way."""
-ASSEMBLIES = "SAGAS_E2E_ASSEMBLIES"
-"""The variable that names the directory of what apps wrote in this run of the tests."""
 T = TypeVar("T")
 
 
@@ -72,7 +71,7 @@ def assembled(app: str) -> str:
     """Return a command that writes what ``app``, ``python -m`` a module, wrote when it was first asked in this run."""
     module = app.removeprefix("python -m ")
     assert module.replace(".", "").isidentifier(), app
-    return shlex.join(["python", "-m", "tests.e2e.assembled", os.environ[ASSEMBLIES], module])
+    return shlex.join(["python", "-m", "tests.e2e.assembled", str(shared("assemblies")), module])
 
 
 def launch(project: Path, app: str, *options: str, port: int | None = None) -> Running:

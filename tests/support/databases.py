@@ -25,6 +25,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.shared import shared
+
 _REPOSITORY = Path(__file__).parents[2]
 _VERSION = "3.1.0"
 _LIBRARIES = _REPOSITORY / ".sagas" / "cache" / "dynamodb-local" / _VERSION
@@ -77,16 +79,6 @@ _held: list[int] = []
 """The pipes that this process holds open."""
 
 
-@cache
-def _folder_of_the_run() -> Path:
-    """Where the processes of this test run meet. Those that put all tables on one engine each have their own."""
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", "")
-    name = run if run and not os.environ.get("SAGAS_TESTS_TABLES") else f"{run}{os.getpid()}"
-    folder = Path(tempfile.gettempdir(), f"sagas-tests-{name}")
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
 def _served(name: str, command: Callable[[int], list[str]], path: str = "") -> str:
     """Return the address of the server of this test run, which is started if there is none.
 
@@ -95,7 +87,8 @@ def _served(name: str, command: Callable[[int], list[str]], path: str = "") -> s
         command: starts it on a port.
         path: where it answers once it is ready.
     """
-    folder = _folder_of_the_run()
+    # Processes that put all tables on one engine each have their own.
+    folder = shared(f"servers-{os.getpid()}" if os.environ.get("SAGAS_TESTS_TABLES") else "servers")
     pipe, address = folder / f"{name}.pipe", folder / f"{name}.url"
     with (folder / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -136,7 +129,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     while _held:
         os.close(_held.pop())
     process.wait()
-    shutil.rmtree(_folder_of_the_run(), ignore_errors=True)
 
 
 @cache
