@@ -54,13 +54,14 @@ gc.set_threshold(50_000, 20, 20)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give all processes of a run one folder, and have them clean up when they are asked to end."""
+    """Give all processes of a run one folder for what they leave, and have them clean up when they are asked to end."""
     for number in (signal.SIGINT, signal.SIGTERM):  # in the background, a shell has the first ignored
         signal.signal(number, signal.default_int_handler)
     if RUN not in os.environ:
         folder = TemporaryDirectory(prefix="sagas-tests-", ignore_cleanup_errors=True)
         os.environ[RUN] = folder.name
         config.add_cleanup(folder.cleanup)
+    os.environ["TMPDIR"] = os.environ[RUN]
     # The command line saves its last list there, for completion; tests leave the user's own alone.
     os.environ["XDG_CONFIG_HOME"] = os.environ[RUN]
 

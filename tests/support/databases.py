@@ -103,7 +103,7 @@ def _served(name: str, command: Callable[[int], list[str]], path: str = "") -> s
         port = _free_port()
         process = subprocess.Popen(
             command(port),
-            env={"PATH": os.environ["PATH"]},
+            env={"PATH": os.environ["PATH"], "TMPDIR": str(folder)},
             stdin=reading,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
