@@ -96,7 +96,6 @@ def _at(data: Any, place: tuple[Any, ...]) -> Any:
 EXACT = [name for name in CASES if name != "pydantic" and not any(word in name for word in ("date", "time", "dates"))]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", EXACT)
 def test_a_schema_accepts_what_is_decoded(name: str) -> None:
     type_, values = CASES[name]
