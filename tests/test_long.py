@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.interleavings.stories import LONG
+from tests.support.ids import node_id
 
 CRASHES = (
     *("lingers", "cancels", "purges", "answers outages", "deaths successors rules", "pairs", "behind scarce", "moto"),
@@ -24,7 +25,7 @@ RUNS = {
 
 @pytest.mark.proof
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", RUNS, ids=node_id)
 def test_nothing_is_found(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     with capfd.disabled():
         subprocess.run((sys.executable, "-m", *RUNS[name]), check=True)
