@@ -12,15 +12,16 @@ from tests.faults.purging import PURGING
 from tests.faults.scenario import Scenario
 from tests.faults.waiting import WAITING
 
-SCENARIOS: dict[str, Scenario] = {
-    **LIVES,
-    **PURGING,
-    **CHANGING,
-    **WAITING,
-    **PIVOTS,
-    **PARENTS,
-    **PIVOT_FAMILIES,
+_SUBJECTS = {
+    "lives": LIVES,
+    "purging": PURGING,
+    "changing": CHANGING,
+    "waiting": WAITING,
+    "pivots": PIVOTS,
+    "parents": PARENTS,
+    "pivots of families": PIVOT_FAMILIES,
 }
+SCENARIOS = {name: scenario for scenarios in _SUBJECTS.values() for name, scenario in scenarios.items()}
 _FASTER = ("cancel_between", "paused_and_cancelled", "pivot_cancelled_before")
 
 
@@ -44,6 +45,10 @@ CHAINED = {
     if not one.families or one.name.removesuffix(", chained") in _OF_PARENTS
 }
 EVERY = SCENARIOS | CHAINED
+BY_SUBJECT = {
+    **{subject: list(scenarios) for subject, scenarios in _SUBJECTS.items()},
+    "chained": list(CHAINED),
+}
 FAMILIES = tuple(name for name, one in EVERY.items() if one.families)
 """Lives of parents and children, which make more requests than others."""
 SHORT = ("happy", "rejected", "happy, chained", "rejected, chained")

@@ -20,6 +20,7 @@ from sagas.engine.attempt.context import StepContext
 from sagas.errors import Ambiguous
 from sagas.store.journal.entries import Entry
 from sagas.testing.faults import DEATHS, DELAYS, LOST_ANSWERS, Fault, Wire
+from tests.faults import scenarios
 from tests.faults.answering import AT_ONCE, behind, beside_moto, scarce
 from tests.faults.catching import CATCHERS
 from tests.faults.explore import explore, replay
@@ -36,6 +37,8 @@ KINDS: dict[str, Sequence[Fault]] = {
 }
 FEW = ("happy", "rejected")
 """Whose requests all fail in all ways, whenever the tests run."""
+BY_SUBJECT = {subject: [name for name in names if name not in FEW] for subject, names in scenarios.BY_SUBJECT.items()}
+"""The others. A subject is a test, since one scenario takes less than a second."""
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +47,8 @@ def made() -> Iterator[CrashWorld]:
         yield one
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [pytest.param(name, kind, marks=[] if name in FEW else pytest.mark.slow) for name in EVERY for kind in KINDS],
-    ids=node_id,
-)
+@pytest.mark.parametrize("kind", KINDS, ids=node_id)
+@pytest.mark.parametrize("name", FEW)
 def test_whatever_fails_once_nothing_is_lost_or_repeated(made: CrashWorld, name: str, kind: str) -> None:
     in_full = name in SHORT and kind != "delays"
     figures = explore(
@@ -62,6 +62,14 @@ def test_whatever_fails_once_nothing_is_lost_or_repeated(made: CrashWorld, name:
     assert not figures.violations, "\n".join(figures.violations)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS, ids=node_id)
+@pytest.mark.parametrize("subject", BY_SUBJECT, ids=node_id)
+def test_whatever_fails_once_in_any_scenario(made: CrashWorld, subject: str, kind: str) -> None:
+    for name in BY_SUBJECT[subject]:
+        test_whatever_fails_once_nothing_is_lost_or_repeated(made, name, kind)
+
+
 @pytest.mark.parametrize("life", [catcher for catcher in CATCHERS if isinstance(catcher, Life)], ids=node_id)
 def test_what_a_rule_is_for_does_not_happen(made: CrashWorld, life: Life) -> None:
     """Without the rule, the disturbance does harm: ``test_rules.py`` switches it off."""
@@ -70,18 +78,18 @@ def test_what_a_rule_is_for_does_not_happen(made: CrashWorld, life: Life) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in EVERY if name not in AT_ONCE], ids=node_id)
-def test_reads_that_are_behind_do_no_harm(made: CrashWorld, name: str) -> None:
+@pytest.mark.parametrize("subject", BY_SUBJECT, ids=node_id)
+def test_reads_that_are_behind_do_no_harm(made: CrashWorld, subject: str) -> None:
     with behind(made):
-        figures = explore(made, [name], sample=1)
+        figures = explore(made, [name for name in scenarios.BY_SUBJECT[subject] if name not in AT_ONCE], sample=1)
     assert not figures.violations, "\n".join(figures.violations)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", EVERY, ids=node_id)
-def test_short_pages_and_half_batches_do_no_harm(made: CrashWorld, name: str) -> None:
+@pytest.mark.parametrize("subject", BY_SUBJECT, ids=node_id)
+def test_short_pages_and_half_batches_do_no_harm(made: CrashWorld, subject: str) -> None:
     with scarce(made):
-        figures = explore(made, [name], sample=1)
+        figures = explore(made, scenarios.BY_SUBJECT[subject], sample=1)
     assert not figures.violations, "\n".join(figures.violations)
 
 
