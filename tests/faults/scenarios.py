@@ -14,8 +14,7 @@ from tests.faults.waiting import WAITING
 
 _SUBJECTS = {
     "lives": LIVES,
-    "purging": PURGING,
-    "changing": CHANGING,
+    "purging and changing": PURGING | CHANGING,
     "waiting": WAITING,
     "pivots": PIVOTS,
     "parents": PARENTS,
