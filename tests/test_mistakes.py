@@ -27,7 +27,7 @@ from sagas.engine import advance, children, committer, registry
 from sagas.engine.attempt import attempt
 from sagas.engine.operate import breaker
 from sagas.engine.step_queues import StepQueues
-from sagas.store.connection import Fenced
+from sagas.store.connection import Fenced, SharedConnection
 from sagas.store.control.control import ControlItems
 from tests.model import lived, shrinking
 from tests.model.pairs import Case
@@ -310,6 +310,27 @@ def _empty_is_lost(patch: Patch) -> None:
         return said if said is Backlog.WAITING else Backlog.LOST
 
     patch.setattr(StepQueues, "backlog", lost)
+
+
+# Signals.
+
+
+@mistake(
+    "a signal and its flag are two writes",
+    "tests/engine/test_waits.py::test_a_signal_that_a_cancel_overtakes_leaves_no_value",
+)
+def _signals_in_two_writes(patch: Patch) -> None:
+    dispatch = SharedConnection.dispatch
+
+    def apart(self: SharedConnection, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        writes = request.get("TransactItems", [])
+        if not any("content" in write.get("Put", {}).get("Item", {}) for write in writes):
+            return dispatch(self, operation, request)
+        for write in writes:
+            dispatch(self, operation, {"TransactItems": [write]})
+        return {}
+
+    patch.setattr(SharedConnection, "dispatch", apart)
 
 
 def _run(*options: str) -> pytest.ExitCode:
