@@ -26,6 +26,7 @@ from sagas.core.states import SagaState, StepState, StepStatus
 from sagas.engine import advance, children, committer, registry
 from sagas.engine.attempt import attempt
 from sagas.engine.operate import breaker
+from sagas.engine.start.children import ChildCreator
 from sagas.engine.step_queues import StepQueues
 from sagas.store.connection import Fenced, SharedConnection
 from sagas.store.control.control import ControlItems
@@ -312,7 +313,7 @@ def _empty_is_lost(patch: Patch) -> None:
     patch.setattr(StepQueues, "backlog", lost)
 
 
-# Signals.
+# Signals and children.
 
 
 @mistake(
@@ -331,6 +332,19 @@ def _signals_in_two_writes(patch: Patch) -> None:
         return {}
 
     patch.setattr(SharedConnection, "dispatch", apart)
+
+
+@mistake(
+    "a start that a cancel finds is left as it is",
+    "tests/engine/test_children.py::test_an_interrupted_start_is_completed_and_cancelled",
+)
+def _starts_are_left(patch: Patch) -> None:
+    start = ChildCreator.start_child
+
+    def left(self: ChildCreator, *given: Any, sends: bool = True, **named: Any) -> Any:
+        return start(self, *given, **named) if sends else None
+
+    patch.setattr(ChildCreator, "start_child", left)
 
 
 def _run(*options: str) -> pytest.ExitCode:
