@@ -298,7 +298,7 @@ def _unheard(world: CrashWorld, number: int, fault: str) -> bool:
     return Fault[fault] not in DEATHS and number <= len(trace) and trace[number - 1].startswith("effect")
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 400 if FULL else 6))])
+@pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 500 if FULL else 6))])
 def test_some_pairs(made: CrashWorld, part: int) -> None:
     chance = Random(None if FULL else 12 + part)  # noqa: S311 - it selects cases, and makes no secret
     for case in islice(_cases(made, chance), 100):
