@@ -11,7 +11,7 @@ from tests.interleavings.family_stories import LONG_FAMILIES
 from tests.interleavings.stories import LONG
 
 CRASHES = (
-    *("lingers", "cancels", "purges", "answers outages", "deaths successors rules", "pairs", "behind scarce", "moto"),
+    *("lingers", "cancels", "purges", "answers outages", "deaths successors rules", "pairs", "behind scarce"),
     "families kin-answers kin-outages kin-lingers",
 )
 RUNS = {
