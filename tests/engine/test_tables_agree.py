@@ -22,12 +22,11 @@ from tests.support.tables import StrictTables
 Request = tuple[str, dict[str, Any]]
 pytestmark = pytest.mark.slow
 LIVES = (
-    *("engine/test_chains.py", "engine/test_costs.py", "engine/test_pivot.py", "engine/test_purged_keys.py"),
-    *("engine/test_settling.py", "engine/test_sweep_actions.py", "engine/test_upcast.py", "engine/test_waits.py"),
-    *("handlers/test_actors.py", "handlers/test_api_operations.py", "handlers/test_breakers.py"),
+    *("engine/test_chains.py", "engine/test_costs.py", "engine/test_pivot.py", "engine/test_sweep_actions.py"),
+    *("engine/test_upcast.py", "engine/test_waits.py", "handlers/test_actors.py", "handlers/test_breakers.py"),
     *("handlers/test_bulk.py", "handlers/test_children.py", "handlers/test_redaction.py", "handlers/test_search.py"),
 )
-"""Tests that make half of the kinds of requests there are, in a tenth of the time of all."""
+"""Tests that make half of the kinds of requests that there are, with a tenth of all requests."""
 
 
 @pytest.fixture

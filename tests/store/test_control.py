@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -213,9 +214,12 @@ def test_stale_and_foreign_messages_claim_nothing(store: Store, index: int, disp
     assert store.control.get(state.saga_id) == state
 
 
-FREE = {"step": {"status": SagaStatus.RUNNING}, "undo": {"status": SagaStatus.COMPENSATING}}
+FREE: dict[str, dict[str, Any]] = {
+    "step": {"status": SagaStatus.RUNNING},
+    "undo": {"status": SagaStatus.COMPENSATING},
+}
 """Sagas whose step, or whose undo, is claimed."""
-NOT_CLAIMED: tuple[dict[str, object], ...] = (
+NOT_CLAIMED: tuple[dict[str, Any], ...] = (
     {"status": SagaStatus.COMPLETED},
     {"lease": lease()},
     {"not_before": NOW + 1},
@@ -235,7 +239,7 @@ NO_UNDO = (*NOT_CLAIMED, {"lost_until": NOW + 1})
     ("kind", "changes"),
     [*(("step", changes) for changes in NO_STEP), *(("undo", changes) for changes in NO_UNDO)],
 )
-def test_each_condition_of_a_claim_refuses_it(store: Store, kind: str, changes: dict[str, object]) -> None:
+def test_each_condition_of_a_claim_refuses_it(store: Store, kind: str, changes: dict[str, Any]) -> None:
     free = saga(**FREE[kind])
     state = saga(**FREE[kind] | changes)
     for one in (free, state):
