@@ -47,7 +47,7 @@ class Declared(StrictTables):
         self.restored_to: dict[str, datetime] = {}
         """The times that tables say they were restored to."""
         self.streams: dict[str, list[Item]] = {}
-        """What the streams of tables have, of those that are to have one: old and new images."""
+        """The records of each table that has a stream: new and old images."""
 
     def clear(self) -> None:
         super().clear()
@@ -74,10 +74,9 @@ class Declared(StrictTables):
         before = self._table(table).get(key)
         super()._put(table, key, item)
         if table in self.streams and item != before:
-            images = {"OldImage": before, "NewImage": item}
             event = "INSERT" if before is None else "REMOVE" if item is None else "MODIFY"
-            told = {name: image for name, image in images.items() if image is not None}
-            self.streams[table].append({"eventName": event, "dynamodb": copied(told)})
+            images = ({} if before is None else {"OldImage": before}) | ({} if item is None else {"NewImage": item})
+            self.streams[table].append({"eventName": event, "dynamodb": copied(images)})
 
 
 def tables_of(request: Item) -> list[str]:
