@@ -84,20 +84,18 @@ proof-load = tests/test_long.py -k load
 proof-crashes = tests/test_long.py -k crash
 proof-orders = tests/test_long.py -k orders -n $(N)
 proof-dynamodb-local = -m "not proof" tests/engine tests/handlers
-proof-moto = -m "not proof" tests/engine tests/handlers
 proof-examples = -m "not proof" tests/unit tests/store tests/handlers/test_hostile_events.py tests/model tests/engine/test_pairs.py
 proof-crowds = -m "not proof" tests/e2e/test_failures.py tests/e2e/test_waiting.py tests/e2e/test_children.py tests/e2e/test_events.py
 proof-hostile = tests/e2e/test_hostile_api.py tests/e2e/test_generated_clients.py tests/cdk/test_size.py
 proof-newcomer = tests/e2e/test_newcomer.py
 proof-many = tests/engine/test_recovery_reads.py
-PARTS = soak load crashes orders dynamodb-local moto examples crowds hostile newcomer many
+PARTS = soak load crashes orders dynamodb-local examples crowds hostile newcomer many
 PASSED := build/proof/$(shell git rev-parse --short HEAD)$(shell git diff --quiet HEAD || echo -$$$$)
 proof: $(PARTS:%=$(PASSED)/%)  ## the long versions of the tests: hours; continues where it stopped
 
 $(PASSED)/dynamodb-local: export SAGAS_TESTS_TABLES = dynamodb_local
-$(PASSED)/moto: export SAGAS_TESTS_TABLES = moto
 $(PASSED)/many: export SAGAS_MANY = 100000
-$(PASSED)/%: export SAGAS_PROOF = $(if $(filter dynamodb-local moto many,$*),,full)
+$(PASSED)/%: export SAGAS_PROOF = $(if $(filter dynamodb-local many,$*),,full)
 $(PASSED)/%: export CI = true
 $(PASSED)/%: | $(READY)
 	@mkdir -p $(@D)

@@ -11,7 +11,7 @@ from tests.interleavings.stories import LONG
 from tests.support.ids import node_id
 
 CRASHES = (
-    *("lingers", "cancels", "purges", "answers outages", "deaths successors rules", "pairs", "behind scarce", "moto"),
+    *("lingers", "cancels", "purges", "answers outages", "deaths successors rules", "pairs", "behind scarce"),
     "families kin-answers kin-outages kin-lingers",
 )
 RUNS = {

@@ -215,7 +215,6 @@ def peak_of(connection: SharedConnection, names: Mapping[str, str], time: float)
 def test_in_memory(credentials: None, clean: None, count: int, every: int) -> None:
     with aws("memory") as tables:
         made, _ = crowd(count, every)
-        tables.compared = count < 1_000  # moto would be filled with all of it
         names = new_tables(client("dynamodb"))
         fill(names, made.items(), tables)
         connection = SharedConnection(region=REGION)
@@ -282,7 +281,7 @@ def test_sagas_go_on_from_that_time(credentials: None, clean: None, scarce: bool
         made, b = crowd(100, every=5)
         names = new_tables(b.stack.dynamodb)
         fill(names, made.items(), tables)
-        tables.memory.scarce, tables.compared = scarce, not scarce  # moto's pages are whole
+        tables.memory.scarce = scarce
         trimmed(SharedConnection(region=REGION), names, made.time)
         tables.memory.scarce = False
         b.stack.sagas_table, b.stack.audit_table, b.stack.joins_table = (names[table] for table in TABLES)

@@ -386,7 +386,7 @@ def test_without_a_queue_the_tick_works_itself(desk: Callable[..., SweepDesk], s
 
 
 def test_no_request_has_a_value_that_no_expression_has(desk: Callable[..., SweepDesk], small: None, wire: Wire) -> None:
-    """DynamoDB refuses it, within transactions too, where moto does not look."""
+    """DynamoDB refuses it, within transactions too."""
     d = desk(Look)
     mixed(d, 30, "look/", "look")
     d.clock.advance(3 * DAY)

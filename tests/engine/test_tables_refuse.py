@@ -1,4 +1,4 @@
-"""DynamoDB in memory refuses what AWS refuses of a request as such, most of which moto lets pass."""
+"""DynamoDB in memory refuses what AWS refuses of a request as such. ``test_tables_agree.py`` asks AWS's own."""
 
 from __future__ import annotations
 
@@ -116,6 +116,8 @@ def test_it_is_refused(what: str) -> None:
     assert code_of(raised.value) == "ValidationException"
 
 
+THERE = put(a={"L": [{"N": "0"}]}, status={"N": "1"}, due={"S": "-"}, v={"S": "x"})
+"""The item about which these are."""
 TAKEN: dict[str, tuple[str, dict[str, Any]]] = {
     "the longest numbers": put(v={"N": "-" + "9" * 38}, w={"N": "0.1e-129"}, x={"N": "9.99e125"}),
     "the deepest list": put(v=nested(31)),
@@ -133,5 +135,5 @@ TAKEN: dict[str, tuple[str, dict[str, Any]]] = {
 def test_it_is_taken(what: str) -> None:
     """What is refused for the item is none of the request's faults."""
     tables = StrictTables()
-    tables.answer(*put(a={"L": [{"N": "0"}]}, status={"N": "1"}, due={"S": "-"}, v={"S": "x"}))
+    tables.answer(*THERE)
     tables.answer(*TAKEN[what])

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagas.testing.faults import DEATHS, DELAYS, LOST_ANSWERS, Fault
-from tests.faults.answering import AT_ONCE, LOSING, behind, beside_moto, scarce
+from tests.faults.answering import AT_ONCE, behind, scarce
 from tests.faults.catching import EVERY_RULE, notices
-from tests.faults.explore import explore, replay
+from tests.faults.explore import explore
 from tests.faults.scenarios import EVERY, FAMILIES, SHORT
 from tests.faults.world import CrashWorld, world
 
@@ -82,23 +82,7 @@ def _rules(one: CrashWorld) -> bool:
     return not silent
 
 
-def _moto(one: CrashWorld) -> bool:
-    """Every scenario, undisturbed, on the tables in memory and on moto's."""
-    requests, wrong = 0, list[str]()
-    for name in EVERY:
-        if name not in LOSING:
-            with beside_moto(one) as compared:
-                [trial] = replay(one, name, [()])
-            requests += compared.requests
-            wrong += [f"{name}: {differing}" for differing in compared.differing]
-            wrong += [f"{name}: {trial}"] if trial.error else []
-    _tell(f"{'moto answers each request, too':<36}{requests} requests, {len(wrong)} differ")
-    for sentence in wrong[:20]:
-        _tell(f"  {sentence}")
-    return not wrong
-
-
-_OTHERS: dict[str, Callable[[CrashWorld], bool]] = {"rules": _rules, "moto": _moto}
+_OTHERS: dict[str, Callable[[CrashWorld], bool]] = {"rules": _rules}
 
 
 def _all(names: Sequence[str]) -> Iterator[bool]:

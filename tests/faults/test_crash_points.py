@@ -21,7 +21,7 @@ from sagas.errors import Ambiguous
 from sagas.store.journal.entries import Entry
 from sagas.testing.faults import DEATHS, DELAYS, LOST_ANSWERS, Fault, Wire
 from tests.faults import scenarios
-from tests.faults.answering import AT_ONCE, behind, beside_moto, scarce
+from tests.faults.answering import AT_ONCE, behind, scarce
 from tests.faults.catching import CATCHERS
 from tests.faults.explore import explore, replay
 from tests.faults.rules import Life
@@ -153,14 +153,3 @@ def test_a_lost_answer_is_ambiguous_and_no_other_error(made: CrashWorld) -> None
 
         with Wire({"dynamodb": lost}).installed(), pytest.raises(Ambiguous):
             made.engine.control.get(state.saga_id)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["retried_by_an_operator_then_redriven", "a_family_is_purged"])
-def test_the_tables_in_memory_answer_as_moto_does(made: CrashWorld, name: str) -> None:
-    """``make proof`` compares them in every scenario."""
-    with beside_moto(made) as compared:
-        [trial] = replay(made, name, [()])
-    assert trial.error is None, trial
-    assert compared.requests > 15
-    assert not compared.differing, "\n".join(compared.differing)

@@ -23,10 +23,12 @@ from sagas.errors import InvalidRequest, NotFound, Rejected, Unavailable
 from sagas.handlers import outbox, supervisor
 from sagas.handlers.tasks import publishing
 from sagas.store.journal.entries import Entry
+from sagas.testing.expressions import copied
 from tests.engine.metering import metered
 from tests.handlers.conftest import Make, Site
 from tests.handlers.test_commands import Loan
 from tests.support.aws import REGION, LambdaContext
+from tests.support.dynamodb import aws
 from tests.support.sagas import FAIL, Trip
 
 
@@ -64,17 +66,12 @@ class Outbox:
 
     def __init__(self, site: Site, bus: Bus) -> None:
         self.site, self.bus = site, bus
-        view = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
-        site.stack.dynamodb.update_table(TableName=site.stack.sagas_table, StreamSpecification=view)
-        self.streams = cast("Any", boto3).client("dynamodbstreams", region_name=REGION)
+        with aws() as tables:
+            self.stream = tables.memory.streams.setdefault(site.stack.sagas_table, [])
         self.done = 0
 
     def records(self) -> list[dict[str, Any]]:
-        arn = self.site.stack.dynamodb.describe_table(TableName=self.site.stack.sagas_table)["Table"]["LatestStreamArn"]
-        (shard,) = self.streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]
-        place = {"StreamArn": arn, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
-        found = self.streams.get_records(ShardIterator=self.streams.get_shard_iterator(**place)["ShardIterator"])
-        return found["Records"]
+        return copied(self.stream)
 
     def tell(self) -> list[str]:
         """Invoke the function with what is new in the stream; return the names of the events."""

@@ -1,4 +1,4 @@
-"""The store on tables in memory and on DynamoDB Local, and in the proof on moto and the emulator.
+"""The store on tables in memory, on DynamoDB Local and on the emulator.
 
 Each test gets its own ids. DynamoDB Local and the emulator keep one set of tables for all tests.
 """
@@ -100,7 +100,6 @@ SLOW = pytest.mark.slow
 ENGINES = (
     "memory",
     pytest.param("dynamodb_local", marks=SLOW),
-    pytest.param("moto", marks=SLOW),
     pytest.param("emulator", marks=SLOW),
 )
 CONCURRENT = (pytest.param("dynamodb_local", marks=SLOW), pytest.param("emulator", marks=SLOW))
@@ -112,7 +111,7 @@ def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
     """Every engine in turn."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
-    with aws("moto" if request.param == "moto" else "memory"):
+    with aws("memory"):
         yield database(request.param)
 
 

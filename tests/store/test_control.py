@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from sagas.core.states import (
     DeadMessage,
     Progress,
     Purge,
+    Recovery,
     SagaState,
     SagaStatus,
     StepState,
@@ -210,6 +212,43 @@ def test_stale_and_foreign_messages_claim_nothing(store: Store, index: int, disp
     assert store.control.claim_step(state.saga_id, index, dispatch, lease(), NOW) is None
     assert store.control.claim_undo(state.saga_id, 0, 1, lease(), NOW) is None
     assert store.control.get(state.saga_id) == state
+
+
+FREE: dict[str, dict[str, Any]] = {
+    "step": {"status": SagaStatus.RUNNING},
+    "undo": {"status": SagaStatus.COMPENSATING},
+}
+"""Sagas whose step, or whose undo, is claimed."""
+NOT_CLAIMED: tuple[dict[str, Any], ...] = (
+    {"status": SagaStatus.COMPLETED},
+    {"lease": lease()},
+    {"not_before": NOW + 1},
+    {"cursor": 1},
+)
+NO_STEP = (
+    *NOT_CLAIMED,
+    {"cancel": Cancel(NOW)},
+    {"recovery": Recovery(9, exhausted=True)},
+    {"steps": (StepState("book", StepStatus.COMPLETED),)},
+    {"status": SagaStatus.WAITING, "steps": (StepState("book", StepStatus.WAITING),)},  # it does not poll
+)
+NO_UNDO = (*NOT_CLAIMED, {"lost_until": NOW + 1})
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [*(("step", changes) for changes in NO_STEP), *(("undo", changes) for changes in NO_UNDO)],
+)
+def test_each_condition_of_a_claim_refuses_it(store: Store, kind: str, changes: dict[str, Any]) -> None:
+    free = saga(**FREE[kind])
+    state = saga(**FREE[kind] | changes)
+    for one in (free, state):
+        store.control.create(one, STALE_AFTER)
+    claim = store.control.claim_step if kind == "step" else store.control.claim_undo
+    assert claim(state.saga_id, 0, 1, lease(), NOW, "book") is None
+    assert store.control.get(state.saga_id) == state
+    assert claim(free.saga_id, 0, 1, lease(), NOW, "pay") is None, "the step has another name"
+    assert claim(free.saga_id, 0, 1, lease(), NOW, "book") is not None
 
 
 @given(walk=walks(), off=st.sampled_from([0, 0, 0, -1, 1]), undo=st.booleans())

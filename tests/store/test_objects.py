@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError
-from moto import mock_aws
 
 from sagas.aws import S3_NO_SUCH_KEY
 from sagas.core.states import SagaStatus
@@ -20,16 +19,17 @@ from tests.store.conftest import STALE_AFTER, Store, connect
 from tests.store.states import NOW, saga
 from tests.support.aws import REGION
 from tests.support.databases import Database
+from tests.support.dynamodb import aws
 
-BUCKET = "shared-moto-payloads"
+BUCKET = "objects-payloads"
 
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
-    with mock_aws():
-        yield connect(Database("moto"), "shared-moto")
+    with aws("memory"):
+        yield connect(Database("memory"), "objects")
 
 
 @pytest.fixture

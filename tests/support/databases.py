@@ -51,7 +51,7 @@ _DOWNLOAD_DEADLINE = 110.0
 
 @dataclass(frozen=True)
 class Database:
-    """Where a store is. ``s3_url``: where its payloads go. ``None``: in this process, on moto or in memory."""
+    """Where a store is. ``s3_url``: where its payloads go. ``None``: in this process, in memory and on moto."""
 
     name: str
     endpoint_url: str | None = None

@@ -1,4 +1,4 @@
-"""What DynamoDB refuses of a request as such, before it looks at any item; moto lets most of it pass."""
+"""What DynamoDB refuses of a request as such, before it looks at any item."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def check(operation: str, request: Item, keys: Sequence[str], index: Sequence[st
 
 
 def _check_placeholders(request: Item) -> None:
-    """Refuse what AWS refuses before it looks at any item, and moto only outside of transactions.
+    """Refuse placeholders that do not fit the expressions.
 
     Raises:
         Impossible: a placeholder stands for nothing, or one is in no expression.

@@ -1,11 +1,10 @@
 """DynamoDB in memory as strict, as slow to show a write and as short of room as AWS's, for the tests.
 
-``tests/support/dynamodb.py`` has moto answer each kind of request, too, and compares the answers.
+``tests/engine/test_tables_agree.py`` compares its answers with those of DynamoDB Local.
 """
 
 from __future__ import annotations
 
-import hashlib
 import marshal
 from bisect import bisect_right
 from collections import Counter, deque
@@ -13,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
+from zlib import crc32
 
 from benchmarks.units import item_size
 from sagas.testing.expressions import Impossible, Item, copied, plain
@@ -230,15 +230,13 @@ class StrictTables(MemoryTables):
         return self._page(request, read, order, more=next(following, None) is not None)
 
     def _segment(self, found: dict[Key, Item], segment: int, total: int) -> list[Key]:
-        """The keys of a part of a table, in order; by moto's division, as AWS promises none."""
+        """The keys of a part of a table, in order. AWS promises no division."""
         place = id(found), segment, total
         if place not in self._scanned:
-            self._scanned[place] = sorted(key for key in found if total == 1 or _digit(key[0]) % total == segment)
+            self._scanned[place] = sorted(
+                key for key in found if total == 1 or crc32(key[0].encode()) % total == segment
+            )
         return self._scanned[place]
-
-
-def _digit(text: str) -> int:
-    return hashlib.md5(text.encode(), usedforsecurity=False).digest()[0]
 
 
 def units_of(table: str, before: Item | None, after: Item | None, *, transacted: bool = False) -> Units:
