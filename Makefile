@@ -77,21 +77,20 @@ lint: $(READY)  ## style, words and imports
 types: $(READY)  ## pyright
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 
-# Each line is a part of the proof, by its name: pytest's arguments. A part that has passed on this commit is not run
-# again; with changes that are not committed, all are. `make -j2 -k proof` goes on after a failure, two at a time.
-proof-soak = tests/test_long.py -k soak
-proof-load = tests/test_long.py -k load
-proof-crashes = tests/test_long.py -k crash
-proof-orders = tests/test_long.py -k orders -n $(N)
-proof-dynamodb-local = -m "not proof" tests/engine tests/handlers
-proof-examples = -m "not proof" tests/unit tests/store tests/handlers/test_hostile_events.py tests/model tests/engine/test_pairs.py
-proof-crowds = -m "not proof" tests/e2e/test_failures.py tests/e2e/test_waiting.py tests/e2e/test_children.py tests/e2e/test_events.py
-proof-hostile = tests/e2e/test_hostile_api.py tests/e2e/test_generated_clients.py tests/cdk/test_size.py
-proof-newcomer = tests/e2e/test_newcomer.py
-proof-many = tests/engine/test_recovery_reads.py
-PARTS = soak load crashes orders dynamodb-local examples crowds hostile newcomer many
+# The parts of the proof. Most are runs of tests/test_long.py; of the others a line has pytest's arguments. A part that
+# has passed on this commit is not run again; with changes that are not committed, all are. `make -k proof` goes on
+# after a failure.
+PARTS = soak load crash-lingers crash-cancels crash-purges crash-answers crash-deaths crash-families \
+	orders-short orders-plain orders-releases orders-chained orders-children dynamodb-local properties pairs crowds hostile newcomer many
+proof-dynamodb-local = --dist loadfile -m "not proof" tests/engine tests/handlers
+proof-properties = -m "hypothesis and not proof" tests/unit tests/store tests/handlers
+proof-pairs = tests/model/test_pairs.py tests/engine/test_pairs.py
+proof-crowds = -n 0 tests/e2e/test_failures.py tests/e2e/test_waiting.py tests/e2e/test_children.py tests/e2e/test_events.py
+proof-hostile = --dist loadfile tests/e2e/test_hostile_api.py tests/e2e/test_generated_clients.py tests/cdk/test_size.py
+proof-newcomer = -n 0 tests/e2e/test_newcomer.py
+proof-many = -n 0 tests/engine/test_recovery_reads.py
 PASSED := build/proof/$(shell git rev-parse --short HEAD)$(shell git diff --quiet HEAD || echo -$$$$)
-proof: $(PARTS:%=$(PASSED)/%)  ## the long versions of the tests: hours; continues where it stopped
+proof: $(PARTS:%=$(PASSED)/%)  ## the long versions of the tests: hours; a second call continues; PARTS="load pairs" takes these
 
 $(PASSED)/dynamodb-local: export SAGAS_TESTS_TABLES = dynamodb_local
 $(PASSED)/many: export SAGAS_MANY = 100000
@@ -99,7 +98,7 @@ $(PASSED)/%: export SAGAS_PROOF = $(if $(filter dynamodb-local many,$*),,full)
 $(PASSED)/%: export CI = true
 $(PASSED)/%: | $(READY)
 	@mkdir -p $(@D)
-	$(BIN)/pytest -q --timeout 1500 $(proof-$*) $(ARGS)
+	$(BIN)/pytest -q --timeout 1500 -n 2 --dist load $(or $(proof-$*),tests/test_long.py -k $*) $(ARGS)
 	@touch $@
 
 bench: $(READY)  ## measure next to other designs: CPU, latency, throughput, requests, dollars

@@ -6,7 +6,6 @@ import gc
 import os
 import shlex
 import signal
-import sys
 from functools import cache
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -86,19 +85,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Have garbage looked for among what tests make, not in modules and items, which stay: a tenth of the CPU.
-
-    Moto, where tests have it, finds names for each answer anew, letter by letter: a tenth of what its tests take. Each
-    of its mocks also adds a thousand addresses to those that ``requests`` may not reach, which nothing here uses.
-    """
-    utils = sys.modules.get("moto.core.utils")
-    for name in ("camelcase_to_underscores", "method_names_from_class") if utils else ():
-        original = getattr(utils, name)
-        found = cache(original)
-        for module in [one for key, one in sys.modules.items() if key.startswith("moto.")]:
-            if getattr(module, name, None) is original:
-                setattr(module, name, found)
-    if models := sys.modules.get("moto.core.models"):
-        models.RESPONSES_METHODS.clear()
+    """Have garbage looked for among what tests make, not in modules and items, which stay: a tenth of the CPU."""
     gc.collect()
     gc.freeze()

@@ -1,19 +1,19 @@
-"""``python -m tests.faults [PART...]``: disturb every request of every scenario, and print the figures."""
+"""``python -m tests.faults [KIND...] [--of SUBJECT]``: disturb every request of scenarios, and print the figures."""
 
 from __future__ import annotations
 
 import sys
 import time
+from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sagas.testing.faults import DEATHS, DELAYS, LOST_ANSWERS, Fault
 from tests.faults.answering import AT_ONCE, behind, scarce
-from tests.faults.catching import EVERY_RULE, notices
 from tests.faults.explore import explore
-from tests.faults.scenarios import EVERY, FAMILIES, SHORT
+from tests.faults.scenarios import BY_SUBJECT, EVERY, FAMILIES, SHORT
 from tests.faults.world import CrashWorld, world
 
 
@@ -73,28 +73,19 @@ def _prove(one: CrashWorld, part: Part) -> bool:
     return not figures.violations
 
 
-def _rules(one: CrashWorld) -> bool:
-    catches = [(rule, catcher) for rule in EVERY_RULE.values() for catcher in rule.caught]
-    silent = [f"{rule.text}: {catcher}" for rule, catcher in catches if not notices(one, rule, catcher)]
-    _tell(f"{'rules switched off':<36}{len(catches)} times, of which {len(catches) - len(silent)} are missed")
-    for sentence in silent:
-        _tell(f"  nothing tells that this is off: {sentence}")
-    return not silent
-
-
-_OTHERS: dict[str, Callable[[CrashWorld], bool]] = {"rules": _rules}
-
-
-def _all(names: Sequence[str]) -> Iterator[bool]:
+def _all(kinds: Sequence[str], subjects: Sequence[str]) -> Iterator[bool]:
+    chosen = [name for subject in subjects or BY_SUBJECT for name in BY_SUBJECT[subject]]
     with world() as one:
-        for name in names or (*PARTS, *_OTHERS):
-            other = _OTHERS.get(name)
-            yield other(one) if other else _prove(one, PARTS[name])
+        for kind in kinds or PARTS:
+            part = PARTS[kind]
+            yield _prove(one, replace(part, names=[name for name in chosen if name in part.names]))
 
 
 if __name__ == "__main__":
-    known = (*PARTS, *_OTHERS)
-    unknown = [name for name in sys.argv[1:] if name not in known]
-    if unknown:
-        sys.exit(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")
-    sys.exit(0 if all(list(_all(sys.argv[1:]))) else 1)
+    parser = ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of disturbances: {', '.join(PARTS)}")
+    parser.add_argument("--of", action="append", choices=BY_SUBJECT, default=[], help="only scenarios of this subject")
+    options = parser.parse_args()
+    if unknown := {*options.kinds} - PARTS.keys():
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    sys.exit(0 if all(list(_all(options.kinds, options.of))) else 1)
