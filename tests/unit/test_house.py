@@ -1,4 +1,4 @@
-"""The shape of the library: no circles, and structs where a dataclass would be slow to make."""
+"""The shape of the library: no circles."""
 
 from __future__ import annotations
 
@@ -43,18 +43,3 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
         for path, text in MODULES.items()
     }
     list(TopologicalSorter(graph).static_order())  # a circle is an error that names it
-
-
-def test_records_that_functions_load_are_structs() -> None:
-    """A dataclass takes a millisecond to make, sixty times as long as a Struct. These are policies whose constructors
-    check, what authors' steps return, problems that compare without a field, and the composition."""
-    loaded = ("authoring", "core", "engine", "handlers", "messaging", "store", "errors.py")
-    found = {
-        node.name
-        for path, source in MODULES.items()
-        if path.relative_to(ROOT / "sagas").parts[0] in loaded
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(it) for it in node.decorator_list)
-    }
-    policies = {"AutoDisable", "CircuitBreaker", "OrphanSweep", "Retry"}
-    assert found == policies | {"OrphanedObject", "S3Object", "Problem", "Core"}

@@ -17,6 +17,7 @@ _ROWS = [
     for row in _PAGE.splitlines()
     if row.startswith("| ") and "`" in row
 ]
+assert len(_ROWS) > 10, "the page has lost its questions"
 _CHANGES = dict(re.findall(r"^### (.+?)\n.*?^```diff\n(.*?)^```", _PAGE, re.MULTILINE | re.DOTALL))
 """The diff of each typical change, by its heading."""
 MOST_FILES = {
@@ -60,10 +61,6 @@ def _stale(text: str, hunks: list[list[str]]) -> list[str]:
         stale += [] if match else [before]
         text = after if match else text
     return stale
-
-
-def test_there_are_questions() -> None:
-    assert len(_ROWS) > 10
 
 
 @pytest.mark.parametrize("hops", _ROWS, ids=lambda hops: hops[0][1])
