@@ -81,11 +81,13 @@ types: $(READY)  ## pyright
 # has passed on this commit is not run again; with changes that are not committed, all are. `make -k proof` goes on
 # after a failure.
 PARTS = soak load crash-lingers crash-cancels crash-purges crash-answers crash-deaths crash-families \
-	orders-short orders-plain orders-releases orders-chained orders-children dynamodb-local properties pairs crowds hostile newcomer many
+	orders-short orders-plain orders-releases orders-chained orders-children dynamodb-local properties pairs crowds waits \
+	hostile newcomer many
 proof-dynamodb-local = --dist loadfile -m "not proof" tests/engine tests/handlers
 proof-properties = -m "hypothesis and not proof" tests/unit tests/store tests/handlers
 proof-pairs = tests/model/test_pairs.py tests/engine/test_pairs.py
-proof-crowds = -n 0 tests/e2e/test_failures.py tests/e2e/test_waiting.py tests/e2e/test_children.py tests/e2e/test_events.py
+proof-crowds = -n 0 tests/e2e/test_failures.py tests/e2e/test_events.py
+proof-waits = -n 0 tests/e2e/test_waiting.py tests/e2e/test_children.py
 proof-hostile = --dist loadfile tests/e2e/test_hostile_api.py tests/e2e/test_generated_clients.py tests/cdk/test_size.py
 proof-newcomer = -n 0 tests/e2e/test_newcomer.py
 proof-many = -n 0 tests/engine/test_recovery_reads.py
