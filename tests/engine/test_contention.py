@@ -185,7 +185,6 @@ class Basket(Saga[Order], name="basket"):
         return "+".join(parcels)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("reason", OF_TRANSACTIONS)
 @pytest.mark.parametrize("place", [0, 1])
 def test_a_saga_of_which_half_of_all_writes_is_refused_loses_no_attempt(
@@ -207,7 +206,6 @@ def test_a_saga_of_which_half_of_all_writes_is_refused_loses_no_attempt(
     assert contention.met.total() > 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("operation", "place"), WRITES)
 def test_an_outcome_that_cannot_be_committed_is_committed_later(
     deployed: Make, clean: None, contention: Contention, operation: str, place: int

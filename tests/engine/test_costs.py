@@ -88,7 +88,6 @@ def made(bench: Make, deployed: Make) -> Callable[..., Bench]:
     return make
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", TRIPS | DRIVERS)
 def test_a_trip_takes_what_the_table_says(
     name: str, made: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch

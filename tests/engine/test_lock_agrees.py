@@ -346,7 +346,6 @@ VERSIONS = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("new", VERSIONS)
 def test_what_is_said_to_stop_sagas_in_flight_does_so_and_nothing_else(bench: Make, new: type[Saga[Any]]) -> None:
     b = bench(Old)

@@ -252,7 +252,6 @@ def test_what_cannot_be_reached_is_tried_again_at_once_and_what_is_wrong_with_th
     assert totals(d)["listed"] == expected["listed"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("write", ["begin", "claim", "advance", "split", "finish", "end"])
 def test_a_worker_may_die_at_any_write(
@@ -292,7 +291,6 @@ def test_a_worker_that_dies_before_it_writes_deleted_what_no_sum_has(
     assert adds_up(totals(d))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("saga_class", [Look, Zip])
 def test_sums_add_up_whatever_happens(

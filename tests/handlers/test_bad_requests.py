@@ -52,7 +52,6 @@ NOT_JSON = ["", "{", "nonsense", '{"item": NaN}', '{"item": "x"} more', "[" * 10
 TWICE = ['{"item": "x", "item": "y"}', '{"item": "x", "count": {"a": 1, "a": 1}}']
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("body", [*NOT_JSON, *TWICE])
 def test_a_body_that_is_not_json(site: Make, body: str) -> None:
     _refused(site(Trip), 400, "malformed_body", request("POST", "/sagas/trip", body))
@@ -194,7 +193,6 @@ def test_query_parameters_that_do_not_fit(site: Make, path: str, query: dict[str
     assert _refused(site(Trip), 422, "invalid_request", request("GET", path, **query)) == [f"query.{name}"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
@@ -348,7 +346,6 @@ def test_definitions_with_bodies_that_do_not_fit(site: Make, body: Any, paths: l
     assert sorted(_refused(site(Trip), 422, "invalid_request", request("PUT", "/types/trip", body))) == paths
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "path"),
     [("POST", "/sagas/trip"), ("GET", "/sagas"), ("DELETE", f"/sagas/trip/{NOBODY}")],

@@ -159,15 +159,15 @@ def test_what_wakes_in_the_same_second_is_on_its_way_within_minutes() -> None:
 
 
 def test_each_signal_is_taken_once_and_each_saga_ends() -> None:
-    told = stories.signals(sagas=200)
-    assert told.statuses == {"COMPLETED": 200}
-    assert told.more["signals sent"] > 200
-    assert told.more["signals taken"] == told.more["signals in journals"] == 200
+    told = stories.signals(sagas=400)
+    assert told.statuses == {"COMPLETED": 400}
+    assert told.more["signals sent"] > 400
+    assert told.more["signals taken"] == told.more["signals in journals"] == 400
     assert (told.sent_anew, told.attention, told.dead) == (0, 0, 0)
 
 
 def test_each_join_is_taken_once_and_no_conflict_is_an_attempt() -> None:
-    told = stories.families(parents=2)
-    assert told.statuses == {"COMPLETED": 202}
-    assert (told.more["joins taken"], told.more["attempts that failed"]) == (2, 0)
+    told = stories.families(parents=5)
+    assert told.statuses == {"COMPLETED": 505}
+    assert (told.more["joins taken"], told.more["attempts that failed"]) == (5, 0)
     assert (told.sent_anew, told.attention, told.dead) == (0, 0, 0)
