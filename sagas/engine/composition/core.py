@@ -202,7 +202,7 @@ class Core:
         from sagas.store.types.streaks import Streaks
 
         streaks = Streaks(self.tables)
-        return AutoDisabler(self.registry, streaks, self.control, self.listing, self.logger, self.observer)
+        return AutoDisabler(self.registry, streaks, self.listing, self.logger, self.observer)
 
     @cached_property
     def breakers(self) -> Breakers:
