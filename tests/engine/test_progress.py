@@ -126,19 +126,23 @@ def test_whoever_writes_anyway_takes_it_along() -> None:
     assert all(note.message == "x" * 200 for note in book.notes)
 
 
-def test_it_is_shown_and_gone_when_the_step_has_ended(bench: Make) -> None:
-    b = bench(Acting)
+@pytest.mark.parametrize(("kind", "told"), [(Acting, 0.25), (Brief, Decimal("0.25"))])
+def test_it_is_shown_and_gone_when_the_step_has_ended(bench: Make, kind: type[Any], told: SupportsFloat) -> None:
+    """Also where the heartbeat writes it, which then goes on."""
+    b = bench(kind)
     seen: list[Any] = []
 
     def work(ctx: Context) -> None:
         began = time.monotonic()
-        ctx.progress(0.25, "packing")
+        ctx.progress(told, "packing")
         until(lambda: b.show(ctx.saga_id)["progress"])
         assert time.monotonic() - began >= INTERVAL
+        assert "sagas-progress" in helpers()
+        assert ("sagas-heartbeat" in helpers()) == (kind is Brief)
         seen.append(b.show(ctx.saga_id)["progress"])
 
     ACT.append(work)
-    saga_id = b.start("acting", REQUEST)
+    saga_id = b.start("brief" if kind is Brief else "acting", REQUEST)
     b.run()
     assert len(seen) == 1
     assert (seen[0]["step"], seen[0]["fraction"], seen[0]["message"]) == ("act", 0.25, "packing")

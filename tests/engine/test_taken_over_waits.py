@@ -13,11 +13,11 @@ import pytest
 from botocore.client import BaseClient
 from msgspec.structs import replace
 
-from sagas import Context, Saga, step, wait_for
+from sagas import Context, NotYet, Saga, step, wait_for
 from sagas.core import events as ev
 from sagas.core.automaton import TABLE
 from sagas.core.commands import Decision
-from sagas.core.rules import Plan, in_wait
+from sagas.core.rules import Plan
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.operate.operations import Operations
 from sagas.engine.operate.signals import Signals
@@ -49,9 +49,17 @@ class Overdue(Saga[Order], name="overdue-wait", timeout=timedelta(hours=1)):
     answer = wait_for(str, timeout=timedelta(days=3))
 
 
-def abandoned(b: Bench) -> str:
+class Polling(Saga[Order], name="polling-for-days"):
+    """Looks again after a day."""
+
+    @step(poll_timeout=timedelta(days=3))
+    def look(self, ctx: Context) -> None:
+        raise NotYet(after=86_400)
+
+
+def abandoned(b: Bench, name: str = "asking-for-days") -> str:
     """A waiting saga whose lease has expired under a dead holder who owed nothing."""
-    saga_id = b.start("asking-for-days")
+    saga_id = b.start(name)
     b.run()
     state = b.state(saga_id)
     assert b.engine.control.claim(state, replace(state, lease=b.engine.advancer.lease(), token=state.token + 1), 120.0)
@@ -130,12 +138,12 @@ def overlooked(
             if before in race.plan:
                 return
             visits = 0
-            while in_wait(b.state(saga_id)) and visits < 15:
+            while b.state(saga_id).status is SagaStatus.WAITING and visits < 15:
                 visits += 1
                 b.clock.advance(60)
                 b.recover()
                 b.run()
-            if in_wait(b.state(saga_id)):
+            if b.state(saga_id).status is SagaStatus.WAITING:
                 yield before, death
             if death in race.plan:
                 break
@@ -144,20 +152,21 @@ def overlooked(
 CASES: dict[str, tuple[Callable[[Bench], str], Act]] = {
     "a signal, a dead holder": (abandoned, signal),
     "a cancel, a dead holder": (abandoned, cancel),
+    "a cancel between two polls, a dead holder": (partial(abandoned, name="polling-for-days"), cancel),
     "a signal, a deadline": (overdue, signal),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_was_accepted_is_acted_on_soon(bench: Make, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
-    b = bench(Asking, Overdue)
+    b = bench(Asking, Polling, Overdue)
     assert list(overlooked(b, Race(monkeypatch), *CASES[case])) == []
 
 
 @pytest.mark.slow  # the test above fails first
 @pytest.mark.parametrize("case", CASES)
 def test_so_it_is_if_the_supervisor_dies_too(bench: Make, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
-    b = bench(Asking, Overdue)
+    b = bench(Asking, Polling, Overdue)
     assert list(overlooked(b, Race(monkeypatch), *CASES[case], deaths=8)) == []
 
 
@@ -186,5 +195,5 @@ def test_a_mistake_is_noticed(
     bench: Make, monkeypatch: pytest.MonkeyPatch, mistake: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
     mistake(monkeypatch)
-    b = bench(Asking, Overdue)
+    b = bench(Asking, Polling, Overdue)
     assert next(overlooked(b, Race(monkeypatch), abandoned, signal), None) is not None
