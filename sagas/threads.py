@@ -15,14 +15,8 @@ def start(name: str, act: Callable[[], object], logger: logging.Logger) -> Threa
 
 
 def repeat(name: str, wait: Callable[[], bool], act: Callable[[], bool], logger: logging.Logger) -> Thread:
-    """Start a thread that waits and calls ``act``, in turns, and return it.
-
-    Args:
-        name: the thread's name.
-        wait: waits until the next call, and returns whether to end instead.
-        act: returns whether to continue. After an error the thread continues.
-        logger: logs errors of ``act``.
-    """
+    """Start a thread that waits and calls ``act``, in turns, and return it. ``wait`` returns whether to end instead of
+    another call, ``act`` whether to continue. After an error of ``act`` the thread continues."""
 
     def run() -> None:
         while not wait():
