@@ -56,7 +56,7 @@ WHY = {
     ("`payloads/*` of the payload bucket", "s3:GetObject"): "keep requests and results that are too large for an item",
     ("the table of joins", "dynamodb:BatchGetItem"): "where sagas have children: write the outcome of one, and count",
     ("the table of joins", "dynamodb:BatchWriteItem"): "purge the outcomes of children with their parent",
-    ("index `by_name` of the control table", "dynamodb:Query"): "where a type has `auto_disable`: count consecutive failures",
+    ("index `ended` of the control table", "dynamodb:Query"): "where a type has `auto_disable`: count consecutive failures",
     ("the queues of its saga", "sqs:SendMessage"): "send the next step its message, or its own again later",
     ("all queues of steps", "sqs:SendMessage"): "advance sagas of all types; never to a dead-letter queue",
     ("the queue `now`", "sqs:SendMessage"): "end a wait soon after its time, or notify a parent of its child",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, SupportsFloat
 
 from sagas.errors import InvalidRequest
 
@@ -144,9 +145,14 @@ class Context(Protocol):
         """Return the S3 key under which this saga stores a file named ``filename``."""
         ...
 
-    def progress(self, fraction: float, message: str = "") -> None:
-        """Report how far the step has got, from 0 to 1."""
+    def progress(self, fraction: SupportsFloat, message: str = "") -> None:
+        """Report how far the step has got, from 0 to 1. A value beyond is stored as 0 or 1; NaN is ignored."""
         ...
+
+
+def share_of(fraction: SupportsFloat) -> float | None:
+    """Return a reported progress as it is stored, from 0 to 1; ``None`` for NaN, which is not stored."""
+    return None if math.isnan(fraction) else min(1.0, max(0.0, float(fraction)))
 
 
 def object_key(prefix: str, saga_id: str, filename: str) -> str:

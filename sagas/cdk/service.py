@@ -104,7 +104,7 @@ class SagaService(Construct):
                 shared=shared,
                 work=now_queue,
                 environment=environment,
-                listing=any(saga.auto_disable is not None for saga in sagas),
+                counting=any(saga.auto_disable is not None for saga in sagas),
             )
             self.now = now.function
             self._parts.append(now)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
+from sagas import threads
 from sagas.client.operate.outcomes import CallOutcome, Report, outcome_of
 from sagas.client.operate.pacing import job_reason, new_job, paced
 
@@ -106,9 +109,8 @@ class Jobs:
             for old in [*self._jobs][:-_REMEMBERED]:
                 if self._jobs[old].ended:
                     del self._jobs[old]
-        threading.Thread(
-            target=job.run, args=(self._act, self._take_letters), name=f"sagas-job-{job.job_id}", daemon=True
-        ).start()
+        run = partial(job.run, self._act, self._take_letters)
+        threads.start(f"sagas-job-{job.job_id}", run, logging.getLogger(__name__))
         return job
 
     def get(self, job_id: int) -> Job | None:

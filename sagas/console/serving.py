@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
-import threading
 import webbrowser
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -15,6 +15,7 @@ from typing import Any
 
 import uvicorn
 
+from sagas import threads
 from sagas.console.app import console
 from sagas.console.guard import Session
 from sagas.errors import InvalidRequest
@@ -60,8 +61,7 @@ class Serving:
     @contextmanager
     def in_background(self) -> Generator[None]:
         """Serve in a thread. The calling program still handles signals."""
-        thread = threading.Thread(target=self.run, name="sagas-console", daemon=True)
-        thread.start()
+        thread = threads.start("sagas-console", self.run, logging.getLogger(__name__))
         try:
             yield
         finally:

@@ -376,13 +376,15 @@ def recovered(plan: Plan, state: SagaState, fact: ev.SagaRecovered, now: float) 
         dispatch=state.dispatch + 1,
         not_before=0.0 if state.settling_since and not in_wait(state) else state.not_before,
     )
+    if after.status is SagaStatus.WAITING:  # a long wait has no message that would do what is owed
+        return proceed(plan, after, now)
     following = next_fact(plan, after, now)
     stops = isinstance(following, ev.StepDeadLettered) and not following.cause.message_dies
     if isinstance(following, ev.SagaRecoveryExhausted) or (following is not None and stops):
         return Decision(after, Write(following))
     if waits(after, following, now):
         after = replace(after, not_before=max(after.not_before, after.lost_until))
-    return released(after) if long_wait(after, now) else released(after, send_current(after))
+    return released(after, send_current(after))
 
 
 def stalled(state: SagaState) -> bool:

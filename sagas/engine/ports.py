@@ -57,6 +57,10 @@ class EngineObserver(CommitObserver, Protocol):
         """A circuit breaker of a saga type has closed."""
         ...
 
+    def callback_key_too_short(self) -> None:
+        """The current secret of callback URLs is too short, so the previous one signs them."""
+        ...
+
 
 class NullObserver:
     """An observer that does nothing."""
@@ -71,6 +75,9 @@ class NullObserver:
         """Do nothing."""
 
     def breaker_closed(self, saga: str) -> None:
+        """Do nothing."""
+
+    def callback_key_too_short(self) -> None:
         """Do nothing."""
 
 

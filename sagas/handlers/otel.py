@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import entry_points
@@ -16,6 +17,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace import Link, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from sagas import threads
 from sagas.engine.observe.tracing import Attributes
 
 _KINDS = {kind.name.lower(): kind for kind in SpanKind}
@@ -97,8 +99,7 @@ class OtelTracer:
         """Export ended spans within a time limit. The next flush exports the others. Returns whether no span remains:
         each was exported, or dropped by the exporter."""
         if self._flush is None or not self._flush.is_alive():
-            self._flush = Thread(target=self._provider.force_flush, name="sagas-spans", daemon=True)
-            self._flush.start()
+            self._flush = threads.start("sagas-spans", self._provider.force_flush, logging.getLogger("sagas"))
         self._flush.join(max(seconds, 0.0))
         return not self._flush.is_alive()
 

@@ -75,6 +75,9 @@ METRICS: Final = {
     "ShardsReduced": Metric("`shards` was lowered: the number of higher shards still in use.", "service"),
     "NewerMessageFormat": Metric("A message waits for a newer version of the library.", "service"),
     "AuditMismatch": Metric("The number of sampled audit trails that differ from what was written.", "service"),
+    "CallbackKeyTooShort": Metric(
+        "The current secret of callback URLs has fewer than 32 bytes. The previous one signs them.", "service"
+    ),
     "CommandRejected": Metric(
         "A command or event was rejected; the dead-letter queue has it, with the reason.", "service"
     ),
@@ -141,6 +144,11 @@ class Telemetry:
     def breaker_closed(self, saga: str) -> None:
         """Count a circuit breaker that has closed."""
         self.count("BreakerClosed", saga)
+
+    def callback_key_too_short(self) -> None:
+        """Log and count a read of a secret of callback URLs that is too short."""
+        self.logger.error("the current secret of callback URLs is too short, so the previous one signs them")
+        self.measure("CallbackKeyTooShort", 1)
 
     def postponed(self, reason: str, until: float, **fields: str) -> None:
         """Log why a message comes back: this invocation has no ``time`` for it. ``until``: epoch seconds."""

@@ -43,21 +43,29 @@ class CallbackKeys:
         now: the function that returns the time, in epoch seconds.
         region: the secret's region; ``None`` for the environment's region.
         endpoint_url: the URL of Secrets Manager; ``None`` for the environment's URL.
+        too_short: called at each read of a current version that is too short for a key.
     """
 
     def __init__(
-        self, secret_id: str, now: Callable[[], float], region: str | None = None, endpoint_url: str | None = None
+        self,
+        secret_id: str,
+        now: Callable[[], float],
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        too_short: Callable[[], None] = lambda: None,
     ) -> None:
         self._secret_id = secret_id
+        self._too_short = too_short
         self._now = now
         self._region, self._endpoint_url = region, endpoint_url
         self._cache: dict[_Stage, tuple[CallbackKey | None, float]] = {}
 
     def signing(self) -> CallbackKey:
-        """Return the key for signing."""
-        key = self._get("AWSCURRENT", _FRESH)
+        """Return the key for signing: the current one or, if that is too short, the previous one."""
+        key = self._get("AWSCURRENT", _FRESH) or self._get("AWSPREVIOUS", _FRESH)
         if key is None:
-            raise SagaError(f"the secret that signs callback URLs is shorter than {_LEAST_BYTES} bytes")
+            short = f"is shorter than {_LEAST_BYTES} bytes, and no previous version is longer"
+            raise SagaError(f"the secret that signs callback URLs {short}; store a longer one")
         return key
 
     def named(self, key_id: str) -> CallbackKey | None:
@@ -93,6 +101,8 @@ class CallbackKeys:
                 raise
         secret: bytes = str(answer.get("SecretString") or "").encode() or answer.get("SecretBinary") or b""
         if len(secret) < _LEAST_BYTES:
+            if stage == "AWSCURRENT":
+                self._too_short()
             return None
         digest = hashlib.sha256(b"id of a callback key:" + secret).digest()
         return CallbackKey(urlsafe_b64encode(digest[:6]).decode(), secret)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, SupportsFloat
 
-from sagas.authoring.context import object_key
+from sagas.authoring.context import object_key, share_of
 from sagas.errors import Cancelled
 
 _EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
@@ -49,7 +49,7 @@ class FakeContext:
         signal: a function that ``signal()`` calls after it records the value in ``signalled``.
 
     Attributes:
-        progressed: each ``(fraction, message)`` that the step reported.
+        progressed: each ``(fraction, message)`` that the step reported, the fraction as a float from 0 to 1.
         signalled: each value that the step sent to its own wait.
     """
 
@@ -160,8 +160,11 @@ class FakeContext:
         """
         return object_key(self._prefix, self.saga_id, filename) if self._s3_key is None else self._s3_key(filename)
 
-    def progress(self, fraction: float, message: str = "") -> None:
-        """Record the call in ``progressed``, then call ``progress``."""
-        self.progressed.append((fraction, message))
+    def progress(self, fraction: SupportsFloat, message: str = "") -> None:
+        """Record the progress in ``progressed``, as a function stores it, then call ``progress``."""
+        share = share_of(fraction)
+        if share is None:
+            return
+        self.progressed.append((share, message))
         if self._progress is not None:
-            self._progress(fraction, message)
+            self._progress(share, message)

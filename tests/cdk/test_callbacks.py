@@ -139,14 +139,14 @@ def test_the_secret_is_made_and_known_to_those_who_need_it(deployed: Deployed) -
         assert url == f"https://<{api}>.execute-api.<AWS::Region>.<AWS::URLSuffix>/v1"
 
 
-def test_only_they_may_read_it_and_those_who_sign_the_current_version_only(deployed: Deployed) -> None:
+def test_only_they_may_read_its_current_and_previous_version(deployed: Deployed) -> None:
     ((name, _),) = deployed.of_type("AWS::SecretsManager::Secret").items()
     assert len(deployed.readers) == 2
-    for role, statement in deployed.readers.items():
+    for statement in deployed.readers.values():
         assert statement["Action"] == READ
         assert statement["Resource"] == {"Ref": name}
-        current = {"StringEquals": {"secretsmanager:VersionStage": "AWSCURRENT"}}
-        assert statement.get("Condition") == (None if "ApiFunction" in role else current)
+        versions = {"secretsmanager:VersionStage": ["AWSCURRENT", "AWSPREVIOUS"]}
+        assert statement["Condition"] == {"StringEquals": versions}
 
 
 def test_all_steps_of_a_saga_that_share_a_function(deployed: Deployed, guarded: Template) -> None:

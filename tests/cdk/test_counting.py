@@ -14,21 +14,21 @@ from tests.cdk.rendered import Template, of_type, service
 from tests.cdk.saga_classes import Counted, Trip
 
 
-def listing_roles(template: Template) -> int:
-    """How many roles may list the sagas of a type."""
-    return sum("index/by_name" in json.dumps(policy) for policy in of_type(template, "AWS::IAM::Policy"))
+def counting_roles(template: Template) -> int:
+    """How many roles may look for the last sagas of a type that ended."""
+    return sum("index/ended" in json.dumps(policy) for policy in of_type(template, "AWS::IAM::Policy"))
 
 
 def test_only_functions_that_count_failures_may_look_for_a_success(plain: Template) -> None:
-    """Besides the API, the supervisor and what works for it, which list sagas anyway."""
-    assert listing_roles(plain) == 3
-    assert listing_roles(service(Trip, Counted)) == 3 + len(definition_of(Counted).steps)
+    """Besides the API, the supervisor and what works for it, which list ended sagas anyway."""
+    assert counting_roles(plain) == 3
+    assert counting_roles(service(Trip, Counted)) == 3 + len(definition_of(Counted).steps)
 
 
 def test_the_default_of_a_service_holds_for_types_that_declare_none() -> None:
     usual = AutoDisable(threshold=7, cooldown=None)
     template = service(Trip, Counted, auto_disable=usual)
-    assert listing_roles(template) == 3 + len(definition_of(Trip).steps) + len(definition_of(Counted).steps)
+    assert counting_roles(template) == 3 + len(definition_of(Trip).steps) + len(definition_of(Counted).steps)
     alarms = json.dumps(of_type(template, "AWS::CloudWatch::Alarm"))
     assert alarms.count("keeps failing, so its starts are paused") == 2
     functions = of_type(template, "AWS::Lambda::Function")

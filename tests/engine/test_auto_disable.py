@@ -7,9 +7,11 @@ import logging
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 from botocore.client import BaseClient
+from msgspec.structs import replace
 
 from sagas.authoring.policies import AutoDisable, Exhausted, Retry
 from sagas.authoring.saga import Saga
@@ -23,6 +25,7 @@ from sagas.store.types.streaks import Streak
 from tests.handlers.conftest import Answer, request
 from tests.support.aws import LambdaContext
 from tests.support.bench import Bench
+from tests.support.dynamodb import aws
 from tests.support.sagas import FAIL, LOG, Booked, Order, Trip, perform
 
 Make = Callable[..., Bench]
@@ -134,6 +137,41 @@ def test_a_success_in_between_starts_the_count_anew(bench: Make) -> None:
     assert streak(b).paused_until == 0
     fail(b, 1)
     assert refused(b) == 1800
+
+
+def test_a_success_counts_however_many_sagas_are_in_flight(bench: Make, requests: list[tuple[str, str]]) -> None:
+    b = bench(Risky)
+    fail(b, 2)
+    run(b)
+    newer = b.state(b.start("risky", REQUEST))
+    b.lose_messages()
+    for number in range(1_050):
+        b.engine.control.create(replace(newer, saga_id=str(UUID(int=number))), 120.0)
+    fail(b, 2)
+    assert streak(b).paused_until == 0
+    requests.clear()
+    assert failures_in_a_row(b) == 2
+    assert _names(requests) == ["GetItem", *["Query"] * b.engine.listing.shards.number()]
+    fail(b, 1)
+    assert refused(b) == 1800
+
+
+def test_the_index_of_successes_may_be_behind(bench: Make) -> None:
+    """Every second saga fails, but never two in a row; then all fail."""
+    b = bench(Risky)
+    with aws() as tables:
+        tables.memory.now, tables.memory.lag = b.clock.now, 0.7
+    for number in range(27):
+        end_soon(b, RuntimeError() if number > 10 and number % 2 else None)
+    assert streak(b).paused_until == 0
+    ended = [end_soon(b, RuntimeError()) for _ in range(15) if not streak(b).paused_until]
+    assert len(ended) == 10  # a second after the last success
+
+
+def end_soon(b: Bench, error: BaseException | None) -> str:
+    """Run a saga to its end, 100 ms after the one before; return its status."""
+    b.clock.advance(-0.9)  # ``run`` advances by a second
+    return run(b, error=error)
 
 
 def test_failures_outside_the_window_do_not_count(bench: Make) -> None:

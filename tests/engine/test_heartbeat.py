@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -42,14 +42,14 @@ class Book:
         self.lease = Lease("me", clock.now() + LENGTH, act_until)
         self.extended: list[float] = []
         self.news: list[Progress | None] = []
-        self.failures = 0
+        self.failures: Sequence[Exception] = ()
         self.mine = True
 
     def extend(self, state: SagaState, expires_at: float, progress: Progress | None = None) -> bool:
         self.clock.advance(LENGTH / 2)
         if self.failures:
-            self.failures -= 1
-            raise Unavailable("DynamoDB is out of reach")
+            *self.failures, error = self.failures
+            raise error
         self.extended.append(expires_at)
         self.news.append(progress)
         return self.mine
@@ -80,10 +80,23 @@ def test_it_never_extends_beyond_the_end_of_the_function_and_then_ends() -> None
 def test_an_answer_that_does_not_come_is_no_loss() -> None:
     clock = ManualClock()
     book, told = Book(clock, clock.now() + 60), list[str]()
-    book.failures = 2
+    book.failures = [Unavailable("DynamoDB is out of reach"), TypeError("not JSON")]
     with book.beating(lambda: told.append("lost")):
         until(lambda: book.extended)
     assert told == []
+
+
+def test_an_error_of_what_it_calls_does_not_end_it() -> None:
+    clock = ManualClock()
+    book, news = Book(clock, clock.now() + 60), [TypeError("not JSON")]
+
+    def failing() -> None:
+        if news:
+            raise news.pop()
+
+    with book.beating(news=failing):
+        until(lambda: book.extended)
+    assert news == []
 
 
 def test_a_refused_extension_is_a_loss_and_the_last_one() -> None:

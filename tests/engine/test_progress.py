@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, SupportsFloat
 
 import pytest
 
@@ -13,9 +15,10 @@ from sagas.core.states import Lease, Progress, SagaState, StepState
 from sagas.engine.attempt.heartbeat import INTERVAL, ProgressReport
 from sagas.engine.clock import SystemClock
 from sagas.errors import Unavailable
+from sagas.testing import FakeContext, run
 from tests.engine.acting import ACT, Acting, Brief, helpers, until
 from tests.support.bench import Bench
-from tests.support.sagas import LOG
+from tests.support.sagas import LOG, Order
 
 pytestmark = pytest.mark.usefixtures("acting")
 Make = Callable[..., Bench]
@@ -30,14 +33,13 @@ class Notebook:
     def __init__(self) -> None:
         self.notes: list[Progress] = []
         self.times: list[float] = []
-        self.failures = 0
+        self.failures = list[Exception]()
         self.lost = False
 
     def note_progress(self, state: SagaState, progress: Progress) -> bool:
         self.times.append(time.monotonic())
         if self.failures:
-            self.failures -= 1
-            raise Unavailable("DynamoDB is out of reach")
+            raise self.failures.pop()
         self.notes.append(progress)
         return not self.lost
 
@@ -91,9 +93,10 @@ def test_a_short_step_writes_nothing() -> None:
     assert helpers() == []
 
 
-def test_a_failing_write_is_forgotten() -> None:
+@pytest.mark.parametrize("error", [Unavailable("DynamoDB is out of reach"), TypeError("not JSON")])
+def test_a_failing_write_is_forgotten(error: Exception) -> None:
     book = Notebook()
-    book.failures = 1
+    book.failures = [error]
     with report(book) as progress:
         progress.report(0.1, "")
         until(lambda: book.times)
@@ -123,19 +126,23 @@ def test_whoever_writes_anyway_takes_it_along() -> None:
     assert all(note.message == "x" * 200 for note in book.notes)
 
 
-def test_it_is_shown_and_gone_when_the_step_has_ended(bench: Make) -> None:
-    b = bench(Acting)
+@pytest.mark.parametrize(("kind", "told"), [(Acting, 0.25), (Brief, Decimal("0.25"))])
+def test_it_is_shown_and_gone_when_the_step_has_ended(bench: Make, kind: type[Any], told: SupportsFloat) -> None:
+    """Also where the heartbeat writes it, which then goes on."""
+    b = bench(kind)
     seen: list[Any] = []
 
     def work(ctx: Context) -> None:
         began = time.monotonic()
-        ctx.progress(0.25, "packing")
+        ctx.progress(told, "packing")
         until(lambda: b.show(ctx.saga_id)["progress"])
         assert time.monotonic() - began >= INTERVAL
+        assert "sagas-progress" in helpers()
+        assert ("sagas-heartbeat" in helpers()) == (kind is Brief)
         seen.append(b.show(ctx.saga_id)["progress"])
 
     ACT.append(work)
-    saga_id = b.start("acting", REQUEST)
+    saga_id = b.start("brief" if kind is Brief else "acting", REQUEST)
     b.run()
     assert len(seen) == 1
     assert (seen[0]["step"], seen[0]["fraction"], seen[0]["message"]) == ("act", 0.25, "packing")
@@ -203,12 +210,32 @@ def test_only_the_lease_holder_notes_progress_and_changes_nothing_else(bench: Ma
     assert LOG == ["act:1", "act:2"]
 
 
+class Scalar:
+    """A number of another library, which only converts itself."""
+
+    def __float__(self) -> float:
+        return 0.5
+
+
 @pytest.mark.parametrize(
-    ("told", "kept"), [(-1, [0.0]), (2, [1.0]), (float("inf"), [1.0]), (float("nan"), []), (0.5, [0.5])]
+    ("told", "kept"),
+    [
+        *((-1, [0.0]), (2, [1.0]), (float("inf"), [1.0]), (float("nan"), []), (0.5, [0.5])),
+        *((Decimal("0.5"), [0.5]), (Fraction(1, 2), [0.5]), (Scalar(), [0.5])),
+        *((Decimal("inf"), [1.0]), (Decimal("nan"), []), (Fraction(-1, 2), [0.0])),
+    ],
 )
-def test_a_fraction_is_a_fraction(bench: Make, monkeypatch: pytest.MonkeyPatch, told: float, kept: list[float]) -> None:
+def test_a_fraction_is_a_float(
+    bench: Make, monkeypatch: pytest.MonkeyPatch, told: SupportsFloat, kept: list[float]
+) -> None:
+    """And a test sees what a function stores."""
     b = bench(Acting)
     heard: list[float] = []
+    fake = FakeContext(progress=lambda fraction, message: heard.append(fraction))
+    fake.progress(told)
+    assert [fraction for fraction, _ in fake.progressed] == heard == kept
+    assert {type(fraction) for fraction in heard} <= {float}
+    heard.clear()
 
     def listen(self: ProgressReport, fraction: float, message: str) -> None:
         heard.append(fraction)
@@ -218,3 +245,6 @@ def test_a_fraction_is_a_fraction(bench: Make, monkeypatch: pytest.MonkeyPatch, 
     b.start("acting", REQUEST)
     b.run()
     assert heard == kept
+    assert {type(fraction) for fraction in heard} <= {float}
+    ACT.append(lambda ctx: ctx.progress(told))
+    assert run(Acting, Order("train")).status == "COMPLETED"

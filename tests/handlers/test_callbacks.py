@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import timedelta
 from typing import Any
@@ -179,6 +180,23 @@ def test_with_each_new_key_the_one_before_stays_valid(public: Site) -> None:
     api_handler.reset()
     assert _call_back(public, first, {"by": "ada"}).status == 404
     assert _call_back(public, second, {"by": "ada"}).status == 202
+
+
+def test_with_a_key_that_is_too_short_the_one_before_signs(public: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    secrets = client("secretsmanager")
+    _, first = _asked(public)
+    assert '"CallbackKeyTooShort"' not in capsys.readouterr().out
+    secrets.put_secret_value(SecretId=SECRET, SecretString="\n")
+    step_handler.reset()
+    saga, second = _asked(public)
+    assert _key_of(first) == _key_of(second)
+    (wait, *_) = public.call("GET", f"/sagas/public/{saga}").body["steps"]
+    assert (wait["status"], wait["attempts"]) == ("WAITING", 1)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if '"CallbackKeyTooShort"' in line]
+    assert [line["CallbackKeyTooShort"] for line in lines] == [[1.0]]  # five minutes long, for each environment
+    api_handler.reset()
+    assert _call_back(public, second, {"by": "ada"}).status == 202
+    assert _call_back(public, first, {"by": "ada"}).status == 202
 
 
 def _key_of(path: str) -> str:

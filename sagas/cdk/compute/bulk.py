@@ -16,8 +16,8 @@ from constructs import Construct
 from sagas.cdk.compute.functions import SagaFunction, SharedAssets
 from sagas.cdk.compute.permissions import (
     allow_all_sagas,
+    allow_counting,
     allow_joining,
-    allow_listing,
     allow_one_saga,
     allow_sending,
     allow_working,
@@ -121,7 +121,7 @@ class WorkFunction(SagaFunction, Part):
         work: WorkQueue,
         environment: Mapping[str, str],
         also: Sequence[sqs.Queue] = (),
-        listing: bool = False,
+        counting: bool = False,
     ) -> None:
         kind, options = work.kind, work.kind.options_in(shared.options)
         super().__init__(
@@ -142,8 +142,8 @@ class WorkFunction(SagaFunction, Part):
         else:
             allow_one_saga(self.role, shared.tables)
             allow_joining(self.role, shared.tables, reading=True)
-            if listing:
-                allow_listing(self.role, shared.tables)
+            if counting:
+                allow_counting(self.role, shared.tables)
         allow_sending(self.role, shared.queues.values(), counting=True)
         for to in (work.queue, *also):
             allow_working(self.role, to, counting=kind.lists)

@@ -21,8 +21,8 @@ from sagas.cdk.compute.code import CodeAssets, requirements_of
 from sagas.cdk.compute.environment import check_size, service_environment, types_file
 from sagas.cdk.compute.layer import Layers
 from sagas.cdk.compute.permissions import (
+    allow_counting,
     allow_joining,
-    allow_listing,
     allow_network,
     allow_one_saga,
     allow_sending,
@@ -244,7 +244,7 @@ class StepGroupFunction(SagaFunction):
         if saga.name in tables.families:
             allow_joining(self.role, tables)
         if saga.auto_disable is not None:
-            allow_listing(self.role, tables)
+            allow_counting(self.role, tables)
         allow_sending(self.role, [queues])
         for queue in work.values():
             allow_working(self.role, queue, counting=False)

@@ -65,7 +65,7 @@ def allow_commands(role: iam.Role, tables: Stores) -> None:
     a saga to start was not purged, and join a child that a signal or cancel ends."""
     allow_one_saga(role, tables)
     allow_joining(role, tables)
-    allow_listing(role, tables)
+    allow_counting(role, tables)
     _allow(role, ["dynamodb:ConditionCheckItem"], [tables.audit.table_arn])
 
 
@@ -98,7 +98,7 @@ def allow_publishing(role: iam.Role, tables: Stores, *, payloads: bool) -> None:
         allow_key(role, key)
     _allow(role, list(_READ_ITEM), [tables.sagas.table_arn])
     _allow(role, [*_READ_ITEM, "dynamodb:Query"], [tables.audit.table_arn])
-    allow_listing(role, tables)
+    _allow(role, ["dynamodb:Query"], [tables.index_arn(BY_NAME_INDEX)])
     if payloads:
         objects = tables.payloads.arn_for_objects("payloads/*")
         _allow_objects(role, ["s3:GetObject"], objects, "A large payload's key contains its saga's id.")
@@ -107,9 +107,9 @@ def allow_publishing(role: iam.Role, tables: Stores, *, payloads: bool) -> None:
             _allow(role, ["dynamodb:BatchGetItem", "dynamodb:Query"], [tables.joins.table_arn])
 
 
-def allow_listing(role: iam.Role, tables: Stores) -> None:
-    """Let a function list a type's sagas: to count consecutive failures, it looks for completed sagas in between."""
-    _allow(role, ["dynamodb:Query"], [tables.index_arn(BY_NAME_INDEX)])
+def allow_counting(role: iam.Role, tables: Stores) -> None:
+    """Let a function count consecutive failures of a type: it looks for the type's last completed saga."""
+    _allow(role, ["dynamodb:Query"], [tables.index_arn(ENDED_INDEX)])
 
 
 def allow_sending(role: iam.Role, queues: Iterable[SagaQueues], *, counting: bool = False) -> None:

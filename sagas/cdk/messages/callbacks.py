@@ -17,6 +17,7 @@ from sagas.cdk.compute.functions import SagaFunction
 from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.options.service_options import ServiceOptions
+from sagas.cdk.parts.alarms import Alarms, service_metric
 from sagas.cdk.parts.part import Part
 from sagas.errors import DefinitionError
 
@@ -50,22 +51,25 @@ class CallbackSecret(Construct, Part):
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
-        """Count the secret and the API's resources for callbacks, if a wait is public."""
-        return 4 if has_public_waits(catalogue.sagas) else 0
+        """Count the secret, its alarm and the API's resources for callbacks, if a wait is public."""
+        return 5 if has_public_waits(catalogue.sagas) else 0
+
+    def watch(self, alarms: Alarms) -> None:
+        """Watch for a secret that is too short."""
+        metric = service_metric("CallbackKeyTooShort", alarms.service)
+        what = "The secret of callback URLs is too short, so the previous one signs them."
+        alarms.watch("CallbackKeyTooShort", metric, what, "callback-key")
 
     def let_sign(self, function: SagaFunction, steps: Iterable[StepDefinition]) -> None:
-        """Let the function of these steps sign URLs with the current key, if one of the steps is a public wait."""
-        if not any(step.public for step in steps):
-            return
-        self._let_read(function, {"StringEquals": {"secretsmanager:VersionStage": "AWSCURRENT"}})
+        """Let the function of these steps sign URLs, if one of the steps is a public wait."""
+        if any(step.public for step in steps):
+            self.let_check(function)
 
     def let_check(self, function: SagaFunction) -> None:
-        """Let the API's function check tokens that the current or the previous key signed."""
-        self._let_read(function, {})
-
-    def _let_read(self, function: SagaFunction, conditions: dict[str, dict[str, str]]) -> None:
+        """Let a function read the current and the previous key."""
         actions, arn = ["secretsmanager:GetSecretValue"], self.secret.secret_arn
-        function.role.add_to_policy(iam.PolicyStatement(actions=actions, resources=[arn], conditions=conditions))
+        versions = {"StringEquals": {"secretsmanager:VersionStage": ["AWSCURRENT", "AWSPREVIOUS"]}}
+        function.role.add_to_policy(iam.PolicyStatement(actions=actions, resources=[arn], conditions=versions))
         function.add_variables({"SAGAS_CALLBACK_URL": self._base, "SAGAS_CALLBACK_SECRET": arn})
 
 

@@ -261,7 +261,9 @@ class Attempt:
             context.callback = partial(services.callback_url, message.saga, message.saga_id, message.step)
         if code.waits_for == "signal" and not message.undo:
             context.answer = partial(self._answer, held, code.signal_type)
-        progress = ProgressReport(services.control.note_progress, held, clock, context.mark_lost)
+        progress = ProgressReport(
+            services.control.note_progress, held, clock, context.mark_lost, logger=services.logger
+        )
         context.report = progress.report
         beat = Heartbeat(
             services.control.extend,
@@ -272,6 +274,7 @@ class Attempt:
             progress.take,
             self._delay_until_after,
             needed_until,
+            services.logger,
         )
         payloads = {name: value.payload for name, value in values.items()}
         changed = changed_children(definition, held)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, SupportsFloat
 
 from msgspec import Struct, field
 
-from sagas.authoring.context import object_key
+from sagas.authoring.context import object_key, share_of
 from sagas.engine.clock import Clock
 from sagas.errors import Cancelled, SagaError
 
@@ -185,7 +184,8 @@ class StepContext(Struct):
         """Return the S3 key of this saga's file ``name``."""
         return object_key(self.prefix, self.saga_id, filename)
 
-    def progress(self, fraction: float, message: str = "") -> None:
+    def progress(self, fraction: SupportsFloat, message: str = "") -> None:
         """Report the step's progress, from 0 to 1; NaN is ignored."""
-        if not math.isnan(fraction):
-            self.report(min(1.0, max(0.0, fraction)), message)
+        share = share_of(fraction)
+        if share is not None:
+            self.report(share, message)

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 from sagas.core.states import Progress, SagaState
 from sagas.engine.clock import Clock
-from sagas.errors import SagaError
 
+_LOGGER = logging.getLogger("sagas")
 _SHORTEST = 0.25
 """Minimum seconds between two extensions."""
+
+
+def _repeating(
+    name: str, wait: Callable[[], bool], act: Callable[[], bool], logger: logging.Logger
+) -> threading.Thread:
+    from sagas import threads  # imported here, because most steps need no thread
+
+    return threads.repeat(name, wait, act, logger)
 
 
 class Heartbeat:
@@ -33,6 +41,7 @@ class Heartbeat:
         news: the function that returns the step's progress if it should be written with the extension.
         extended: called with the epoch seconds at which the extended lease expires.
         until: epoch seconds after which the lease is not needed. Default: ``act_until``.
+        logger: logs an extension that failed. The next heartbeat tries again, since the lease may still be held.
     """
 
     def __init__(
@@ -45,6 +54,7 @@ class Heartbeat:
         news: Callable[[], Progress | None] = lambda: None,
         extended: Callable[[float], None] = lambda expires_at: None,
         until: float = math.inf,
+        logger: logging.Logger = _LOGGER,
     ) -> None:
         self._extend = extend
         self._state = state
@@ -54,14 +64,14 @@ class Heartbeat:
         self._news = news
         self._extended = extended
         self._until = min(until, state.lease.act_until) if state.lease is not None else until
+        self._logger = logger
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         lease = self._state.lease
         if lease is not None and lease.expires_at < self._until:
-            self._thread = threading.Thread(target=self._beat, name="sagas-heartbeat", daemon=True)
-            self._thread.start()
+            self._thread = _repeating("sagas-heartbeat", self._wait, self._beat, self._logger)
         return self
 
     def __exit__(
@@ -71,23 +81,20 @@ class Heartbeat:
         if self._thread is not None:
             self._thread.join()
 
-    def _beat(self) -> None:
-        while not self._stop.wait(max(self._length / 2, _SHORTEST)):
-            lease = self._state.lease
-            now = self._clock.now()
-            if lease is None or now >= self._until:
-                return
-            expires_at = min(now + self._length, self._until)
-            try:
-                held = self._extend(self._state, round(expires_at, 3), self._news())
-            except SagaError:
-                continue  # without a response, the lease may still be held: the next heartbeat tries again
-            if held:
-                self._extended(expires_at)
-            else:
-                self._lost()
-            if not held or expires_at == self._until:
-                return
+    def _wait(self) -> bool:
+        return self._stop.wait(max(self._length / 2, _SHORTEST))
+
+    def _beat(self) -> bool:
+        now = self._clock.now()
+        if now >= self._until:
+            return False
+        expires_at = min(now + self._length, self._until)
+        held = self._extend(self._state, round(expires_at, 3), self._news())
+        if held:
+            self._extended(expires_at)
+        else:
+            self._lost()
+        return held and expires_at < self._until
 
 
 INTERVAL = 2.0
@@ -107,6 +114,7 @@ class ProgressReport:
         clock: the engine's clock.
         lost: called when the lease was taken over.
         interval: seconds between two writes.
+        logger: logs a write that failed. Its report is not written again.
     """
 
     def __init__(
@@ -116,12 +124,14 @@ class ProgressReport:
         clock: Clock,
         lost: Callable[[], None],
         interval: float = INTERVAL,
+        logger: logging.Logger = _LOGGER,
     ) -> None:
         self._note = note
         self._state = state
         self._clock = clock
         self._lost = lost
         self._interval = interval
+        self._logger = logger
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -147,8 +157,7 @@ class ProgressReport:
             self._latest = Progress(round(fraction, 4), str(message)[:_LONGEST], self._clock.now())
             if self._thread is None:
                 self._taken_at = time.monotonic()
-                self._thread = threading.Thread(target=self._write, name="sagas-progress", daemon=True)
-                self._thread.start()
+                self._thread = _repeating("sagas-progress", self._wait, self._write, self._logger)
 
     def take(self) -> Progress | None:
         """Return the report to write now, if there is a new one and the last write is not too recent."""
@@ -159,13 +168,13 @@ class ProgressReport:
             self._latest, self._taken_at = None, now
             return latest
 
-    def _write(self) -> None:
-        while not self._stop.wait(max(self._interval - (time.monotonic() - self._taken_at), self._interval / 10)):
-            progress = self.take()
-            if progress is None:
-                continue
-            # Ignore a failed write: the next write may succeed.
-            with suppress(SagaError):
-                if not self._note(self._state, progress):
-                    self._lost()
-                    return
+    def _wait(self) -> bool:
+        remaining = self._interval - (time.monotonic() - self._taken_at)
+        return self._stop.wait(max(remaining, self._interval / 10))
+
+    def _write(self) -> bool:
+        progress = self.take()
+        held = progress is None or self._note(self._state, progress)
+        if not held:
+            self._lost()
+        return held

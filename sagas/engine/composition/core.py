@@ -113,12 +113,13 @@ class Core:
         steps = {definition.name: [step.name for step in definition.steps] for definition in types}
         routes = Routes.parse(environment["SAGAS_QUEUES"], steps, groups)
         settings, clock = settings_from(environment), SystemClock()
+        observing = observer or NullObserver()
         return cls(
             registry,
             settings,
             routes,
             clock=clock,
-            observer=observer or NullObserver(),
+            observer=observing,
             logger=logger or logging.getLogger("sagas"),
             # Payloads that are encrypted in tables and bucket must not be readable in queues.
             carry=environment.get("SAGAS_CARRY_INPUTS") != "0" and not environment.get("SAGAS_PAYLOAD_KEY"),
@@ -126,7 +127,7 @@ class Core:
             goes_on=goes_on,
             tracer=tracer,
             every=float(environment.get("SAGAS_RECOVER_EVERY", 60)),
-            callbacks=_callbacks(environment, settings, clock),
+            callbacks=_callbacks(environment, settings, clock, observing),
         )
 
     def connect(self) -> None:
@@ -202,7 +203,7 @@ class Core:
         from sagas.store.types.streaks import Streaks
 
         streaks = Streaks(self.tables)
-        return AutoDisabler(self.registry, streaks, self.control, self.listing, self.logger, self.observer)
+        return AutoDisabler(self.registry, streaks, self.listing, self.logger, self.observer)
 
     @cached_property
     def breakers(self) -> Breakers:
@@ -281,7 +282,9 @@ def settings_from(environment: Mapping[str, str]) -> StoreSettings:
     )
 
 
-def _callbacks(environment: Mapping[str, str], settings: StoreSettings, clock: Clock) -> Callbacks | None:
+def _callbacks(
+    environment: Mapping[str, str], settings: StoreSettings, clock: Clock, observer: EngineObserver
+) -> Callbacks | None:
     url = environment.get("SAGAS_CALLBACK_URL")
     if not url:
         return None
@@ -289,4 +292,5 @@ def _callbacks(environment: Mapping[str, str], settings: StoreSettings, clock: C
     from sagas.store.callback_keys import CallbackKeys
 
     secret = environment["SAGAS_CALLBACK_SECRET"]
-    return Callbacks(url, CallbackKeys(secret, clock.now, settings.region, settings.endpoint_url))
+    region, endpoint_url = settings.region, settings.endpoint_url
+    return Callbacks(url, CallbackKeys(secret, clock.now, region, endpoint_url, observer.callback_key_too_short))

@@ -1,7 +1,7 @@
 """Pauses starts of a saga type after several failed sagas in a row.
 
-Only failures are stored. Successes are looked up only when the failures reach the threshold, or when a caller requests
-the number of failures. So a healthy type costs nothing.
+Only failures are stored. The last success is looked up only when the failures reach the threshold, or when a caller
+requests the number of failures. So a healthy type costs nothing.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from sagas.core.text import iso
 from sagas.engine.ports import EngineObserver
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError
-from sagas.store.control.control import ControlItems
 from sagas.store.index.listing import Listing
 from sagas.store.types.streaks import FOREVER, FailedSaga, Streak, Streaks
 
-_PAGE = 100
-_PAGES = 10
-"""Maximum pages to search for a success. They cover the last 1,000 sagas that were started."""
+_INDEX_LAG = 1.0
+"""Seconds for which a success may be missing in the index. A type that has succeeded within these seconds may have
+succeeded again since, so it is not paused. If it keeps failing, a later failure pauses it."""
 
 
 class AutoDisabler(Struct, frozen=True):
@@ -34,14 +33,12 @@ class AutoDisabler(Struct, frozen=True):
     Args:
         registry: the saga types and their policies.
         streaks: the counts, shared by all execution environments.
-        control: the sagas.
-        listing: the sagas of a type.
+        listing: the ended sagas of a type.
         logger, observer: they are notified of each type whose starts are paused.
     """
 
     registry: Registry
     streaks: Streaks
-    control: ControlItems
     listing: Listing
     logger: logging.Logger
     observer: EngineObserver
@@ -56,13 +53,16 @@ class AutoDisabler(Struct, frozen=True):
             streak = self.streaks.count(name, failed)
             if streak is None:
                 return
-            recent = _recent(policy, streak, failed.at)
-            if len(recent) >= policy.threshold:
-                recent = [*self._unbroken(name, [other for other in recent if other != failed]), failed]
+            recent, success = _recent(policy, streak, failed.at), 0.0
+            if len(recent) >= policy.threshold > 1:
+                success = self._last_success(name)
+                recent = [other for other in recent if other.at > success or other == failed]
             self.streaks.forget_failures(name, set(streak.failures) - set(recent))
+            if len(recent) < policy.threshold or failed.at - success < _INDEX_LAG:
+                return
             cooldown = FOREVER if policy.cooldown is None else policy.cooldown.total_seconds()
             until = min(round(failed.at + cooldown, 3), FOREVER)
-            if len(recent) >= policy.threshold and self.streaks.pause(name, until, failed):
+            if self.streaks.pause(name, until, failed):
                 fields = {
                     "saga": name,
                     "failures": len(recent),
@@ -91,7 +91,9 @@ class AutoDisabler(Struct, frozen=True):
         streak = self.streaks.get(name)
         if streak.paused_until > now:
             return streak
-        return Streak(tuple(self._unbroken(name, _recent(policy, streak, now))))
+        recent = _recent(policy, streak, now)
+        success = self._last_success(name) if recent else 0.0
+        return Streak(tuple(failed for failed in recent if failed.at > success))
 
     def forget(self, name: str) -> None:
         """Forget the failures of a type, and accept starts again."""
@@ -101,19 +103,8 @@ class AutoDisabler(Struct, frozen=True):
     def _policy(self, name: str) -> AutoDisable | None:
         return self.registry.get(name).definition.auto_disable if name in self.registry else None
 
-    def _unbroken(self, name: str, failures: list[FailedSaga]) -> list[FailedSaga]:
-        """Return the failures, oldest first, after which no saga of the type completed."""
-        cursor: str | None = None
-        for _ in range(_PAGES if failures else 0):
-            page = self.listing.by_name([name], _PAGE, cursor)
-            states = self.control.readable(page.saga_ids)
-            success = max((s.updated_at for s in states if s.status is SagaStatus.COMPLETED), default=0.0)
-            if success >= failures[0].at:
-                return [failed for failed in failures if failed.at > success]
-            if page.cursor is None:
-                break
-            cursor = page.cursor
-        return failures
+    def _last_success(self, name: str) -> float:
+        return self.listing.last_end(name, SagaStatus.COMPLETED)
 
 
 def _recent(policy: AutoDisable, streak: Streak, now: float) -> list[FailedSaga]:

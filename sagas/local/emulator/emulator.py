@@ -21,11 +21,12 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 from hypercorn.config import Config
 
+from sagas import threads
 from sagas.engine.clock import skipped
 from sagas.local.clock import CLOCK_READ_EVERY
 from sagas.local.emulator.iam import add_version_stages, check_scopes_of_signatures, check_signatures_of_root
@@ -181,21 +182,21 @@ def _read_streams_aside() -> None:
     read: Callable[[], bool] = lambda_service._poll_dynamodb_streams
     requested = Event()
 
-    def keep_reading() -> None:
-        while True:
-            requested.wait()
-            requested.clear()
-            try:
-                while read():
-                    pass
-            except Exception:
-                logging.getLogger(__name__).exception("a stream could not be read")
+    def wait() -> bool:
+        requested.wait()
+        requested.clear()
+        return False
+
+    def read_all() -> bool:
+        while read():
+            pass
+        return True
 
     def ask() -> bool:
         requested.set()
         return False
 
-    Thread(target=keep_reading, name="streams", daemon=True).start()
+    threads.repeat("streams", wait, read_all, logging.getLogger(__name__))
     lambda_service._poll_dynamodb_streams = ask
 
 

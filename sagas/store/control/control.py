@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from sagas.core.rules import in_wait
 from sagas.core.states import Lease, SagaState, SagaStatus
 from sagas.core.text import iso
 from sagas.errors import FORMAT, NewerFormat
@@ -273,10 +274,12 @@ class ControlItems(ControlMarks):
         mine = "#token = :seen_token AND #seq = :seen_seq"  # rules 1 and 3: only the holder, only the open slot
         ignoring = not before.cancel.at and not after.undoing
         forward = before.status.value in _FORWARD and ignoring
-        # An accepted cancel prevents every step forward. A signal prevents every write that does not know of it.
+        # An accepted cancel prevents every step forward. A signal prevents every write that does not know of it and
+        # changes its step, or sets the time at which a saga that waits for it is due.
         parts = [mine]
         for index, (was, now) in enumerate(zip(before.steps, after.steps, strict=True)):
-            if was.waits_for == "signal" and was != now and not was.signalled:
+            awaited = index == before.cursor and in_wait(before)
+            if was.waits_for == "signal" and (awaited or was != now) and not was.signalled:
                 parts.append(f"attribute_not_exists(#steps[{index}].#sig)")
         return " AND ".join([*parts, "attribute_not_exists(#cancel_requested_at)"] if forward else parts)
 

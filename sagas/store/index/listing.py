@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from sagas.core.states import SagaStatus
-from sagas.core.text import iso
+from sagas.core.text import epoch, iso
 from sagas.errors import InvalidRequest, Problem
 from sagas.store.control.mapping import (
     NEVER_DUE,
@@ -113,6 +113,14 @@ class Listing:
         model, shards = self._tables.control, self.shards.number()
         keys = [ended_shard(name, status, shard) for name in names for shard in range(shards)]
         return self._newest(model.by_end, "ended_at", keys, limit, cursor, within)
+
+    def last_end(self, name: str, status: str) -> float:
+        """Return when (epoch seconds) a saga of a type last ended with a status; 0 if none has. This takes one query
+        per shard, however many sagas there are."""
+        index = self._tables.control.by_end
+        keys = [ended_shard(name, status, shard) for shard in range(self.shards.number())]
+        streams = self._begun([iter(index.query(key, scan_index_forward=False, limit=1)) for key in keys])
+        return max((epoch(item.ended_at) for stream in streams for item in stream), default=0.0)
 
     def _newest(
         self, index: Any, sort: str, keys: Sequence[str], limit: int, cursor: str | None, within: TimeRange
