@@ -341,6 +341,22 @@ def test_a_death_costs_the_step_at_hand_an_attempt_and_no_other(
     assert w.recover() == []
 
 
+def test_a_chain_that_is_taken_apart_strands_no_message(together: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message was sent for the first step, and stands for its saga also in functions that have no chain."""
+    w = together()
+    FAIL["two"] = Death()
+    saga_id = begun(w)
+    with pytest.raises(Death):
+        w.invoke("five", "one")
+    FAIL.clear()
+    apart = deploy_functions(monkeypatch, w.stack, Bench, SAGAS_CHAIN="")
+    apart.clock.advance(30)
+    assert apart.invoke("five", "one") == 1
+    apart.run()
+    assert (apart.status(saga_id), apart.dead_letters("five")) == ("COMPLETED", 0)
+    assert ran() == ["one", "two", "two", "three", "four", "five"]
+
+
 def test_a_death_during_a_short_wait_costs_nothing(chained: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     w = chained
     FAIL["two"] = 1

@@ -7,17 +7,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from threading import Barrier
 from time import monotonic
 from typing import Any
 
 import pytest
 
 from sagas import Context, Exhausted, Retry, Saga, children, step, wait_for
+from sagas.core.commands import Discard
 from sagas.core.ids import child_id
 from sagas.core.states import SagaStatus
 from sagas.engine import children as looking_after
 from sagas.errors import Conflict
-from sagas.store.journal.entries import NEVER_STARTED
+from sagas.store.journal.entries import NEVER_STARTED, Entry
+from sagas.store.journal.journal import Journal
+from tests.engine.outages import Begin
 from tests.support.bench import Bench, Death, once
 from tests.support.dynamodb import aws
 from tests.support.sagas import FAIL, LOG, act
@@ -468,6 +472,39 @@ def test_a_child_is_not_settled_while_its_parent_waits_for_its_end(bench: Make) 
     b.engine.operations.retry("settled-child", child, "again", "ann")
     b.run()
     assert b.status(saga_id) == "COMPLETED"
+
+
+def test_what_a_step_asks_for_waits_out_an_outage(bench: Make, outage: Begin) -> None:
+    b = bench(Basketful, Shipment)
+    saga_id = b.start("basketful", {"parcels": 2})
+    b.deliver("basketful", "pack")
+    gone = outage(b)
+    assert b.deliver("basketful", "shipments") == Discard()
+    assert gone.lasting
+    gone.lasting = False
+    b.run()
+    assert b.status(saga_id) == "COMPLETED"
+    assert b.actions(saga_id) == [
+        *("SagaStarted", "StepCompleted", "ChildrenStarted", "ChildrenEnded", "StepCompleted"),
+    ]
+
+
+def test_results_are_read_at_the_same_time(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may be an object in S3. One after the other, those of many children would take longer than a function has,
+    and the join would never end."""
+    b = bench(Basketful, Shipment)
+    others = Barrier(4)
+    load = Journal.load
+
+    def with_others(journal: Journal, entry: Entry) -> Entry:
+        if entry.step == "book":
+            others.wait(5)
+        return load(journal, entry)
+
+    monkeypatch.setattr(Journal, "load", with_others)
+    saga_id = b.start("basketful", {"parcels": 4})
+    b.run()
+    assert (b.status(saga_id), b.show(saga_id)["result"]) == ("COMPLETED", 4)
 
 
 def test_results_that_are_too_large_together_fail_the_step(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -257,6 +257,21 @@ def test_patience_counts_no_time_for_which_nobody_could_look(bench: Make) -> Non
     assert b.actions(saga_id).count("StepPostponed") == 1
 
 
+def test_patience_counts_no_pause(bench: Make) -> None:
+    b, saga_id = begun(bench, 2, _1=(600, "the bank"))
+    b.deliver("looking-again", "settle")
+    b.engine.pausing.pause("looking-again", "ada", "the bank is down")
+    look_after(b, saga_id, 0)
+    assert b.state(saga_id).paused
+    b.clock.advance(30 * 86_400)
+    b.engine.pausing.resume("looking-again", "ada")
+    b.clock.advance(10)
+    look_after(b, saga_id, 0)
+    assert b.status(saga_id) == "WAITING"
+    look_after(b, saga_id, 0)
+    assert b.show(saga_id)["result"] == 3
+
+
 def test_patience_counts_the_delays_of_a_queue(bench: Make) -> None:
     b, saga_id = begun(bench, 99, _1=(2 * 86_400, "the bank"))
     began = b.clock.now()

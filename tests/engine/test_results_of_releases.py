@@ -89,6 +89,75 @@ def test_children_are_joined_by_the_step_that_their_own_release_named(bench: Mak
     assert b.show(saga_id)["result"] == f"{PRICE} and {PRICE}"
 
 
+class Offer(Saga[Order], name="offer"):
+    """Its result is that of its last step."""
+
+    @step
+    def draft(self, request: Order) -> str:
+        return "draft price"
+
+    @step
+    def final(self, request: Order) -> str:
+        return "final price"
+
+
+class Gained(Saga[Order], name="offer"):
+    """It has another last step."""
+
+    draft = Offer.draft
+    final = Offer.final
+
+    @step
+    def archive(self, request: Order) -> str:
+        return "archived"
+
+
+class Moved(Saga[Order], name="offer"):
+    """Its steps have another order."""
+
+    final = Offer.final
+    draft = Offer.draft
+
+
+class Retired(Saga[Order], name="offer"):
+    """Its last step is retired."""
+
+    draft = Offer.draft
+
+    @step(retired=True)
+    def final(self, request: Order) -> str:
+        return "final price"
+
+
+class Buying(Saga[Order], name="buying"):
+    """It waits for an offer, which may not be null."""
+
+    @children(Offer)
+    def offers(self, request: Order) -> list[Order]:
+        return [request]
+
+    @step
+    def close(self, offers: list[str]) -> str:
+        return offers[0]
+
+
+@pytest.mark.parametrize("later", [Gained, Moved, Retired])
+def test_a_child_that_ended_before_a_release_keeps_the_result_of_its_own_last_step(
+    bench: Make, later: type[Any]
+) -> None:
+    b = bench(Buying, Offer)
+    alone, parent = b.start("offer", REQUEST), b.start("buying", REQUEST)
+    b.deliver("buying", "offers")
+    b.end_waits()
+    for name in ("draft", "final"):
+        while b.deliver("offer", name) is not None:
+            pass
+    assert b.status(parent) == "WAITING"
+    b.engine = b.deploy(Buying, later)
+    b.run()
+    assert [b.show(saga_id)["result"] for saga_id in (alone, parent)] == ["final price"] * 2
+
+
 def _without(b: Bench, table: str, key: dict[str, Any]) -> Callable[[], object]:
     item = b.stack.dynamodb.get_item(TableName=table, Key=key)["Item"]
     b.stack.dynamodb.delete_item(TableName=table, Key=key)

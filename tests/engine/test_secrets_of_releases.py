@@ -71,6 +71,28 @@ class Second(Saga[Anybody], name="payout"):
         raise RuntimeError(f"{request.name} {request.iban} {make} {answer.pin}")
 
 
+@dataclass(frozen=True)
+class Holder:
+    name: str
+    account: Secret[str] = ""
+
+
+class Renamed(Saga[Holder], name="payout"):
+    """The field of the request has another name, and other steps are gone."""
+
+    @step
+    def pay(self, request: Holder) -> str:
+        return "paid"
+
+
+class Fewer(Saga[Anybody], name="payout"):
+    """What had secrets is gone, so that nothing of the type is hidden."""
+
+    @step
+    def pay(self, request: Anybody) -> str:
+        return "paid"
+
+
 class Family(Saga[Anybody], name="family"):
     """Its own types hide nothing."""
 
@@ -152,6 +174,17 @@ def test_a_later_release_neither_shows_nor_journals_them(begun: tuple[Bench, str
     assert [each["result"] for each in shown["steps"]] == ["***", {"pin": "***", "yes": True}, None]
     assert shown["redacted"] == ["$.request", "$.steps[0].result", "$.steps[1].result"]
     assert shown["error"]["message"] == "Ada *** *** ***"
+    assert not [secret for secret in (IBAN, TOKEN, PIN) if secret in known(b, saga_id)]
+
+
+@pytest.mark.parametrize("later", [Renamed, Fewer])
+def test_what_a_later_release_renames_or_removes_stays_hidden(begun: tuple[Bench, str], later: type[Any]) -> None:
+    b, saga_id = begun
+    b.run()
+    b.engine = b.deploy(later)
+    shown = b.show(saga_id)
+    assert (shown["status"], shown["request"]) == ("COMPLETED", {"name": "Ada", "iban": "***"})
+    assert [each["result"] for each in shown["steps"]] == ["***", {"pin": "***", "yes": True}, "paid"]
     assert not [secret for secret in (IBAN, TOKEN, PIN) if secret in known(b, saga_id)]
 
 
