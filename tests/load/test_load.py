@@ -1,7 +1,7 @@
 """A cut of the stories. ``make proof`` plays all of them, larger.
 
-The gate always plays the burst, the outage and a step without its function, the others only when what recovers sagas
-has changed."""
+Of the fast set ``tests/engine/test_step_queues.py`` and ``test_recovery.py`` fail first if their subject breaks.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ from tests.support.shared import RUN
 pytestmark = pytest.mark.slow
 
 _PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
-_SLOW, _PROOF = "tests/unit/core/test_properties.py::test_a_mistake_is_noticed", "tests/test_long.py::"
+_FOLDER = "tests/faults"
+_FILE = f"{_FOLDER}/test_rules.py"
 
 
 def _collected(*arguments: str) -> list[str]:
@@ -28,18 +29,18 @@ def _collected(*arguments: str) -> list[str]:
 
 
 def test_a_folder_has_its_fast_tests_and_a_file_all_of_its_tests() -> None:
-    file = "tests/unit/core/test_properties.py"
-    assert not [test for test in _collected("tests/unit/core") if test.startswith(_SLOW)]
-    named = _collected(file, "tests/unit/core", "tests/test_long.py")
-    assert [test for test in named if test.startswith(_SLOW)]
-    assert [test for test in named if test.startswith(_PROOF)]
-    assert [test for test in named if not test.startswith((file, _PROOF))]
+    assert _collected(_FOLDER)
+    assert not [test for test in _collected(_FOLDER) if test.startswith(_FILE)]
+    named = _collected(_FILE, _FOLDER, "tests/test_long.py")
+    assert {test.partition("::")[0] for test in named} > {_FILE, "tests/test_long.py"}
 
 
 def test_a_test_runs_that_is_named_and_an_expression_chooses() -> None:
-    proof = f"{_PROOF}test_nothing_is_found[soak]"
+    proof = "tests/test_long.py::test_nothing_is_found[soak]"
     assert _collected(proof) == [proof]
-    assert {test.partition("[")[0] for test in _collected("tests/unit/core", "-m", "slow")} == {_SLOW}
+    chosen = _collected(_FOLDER, "-m", "slow")
+    assert [test for test in chosen if test.startswith(_FILE)]
+    assert not {*chosen} & {*_collected(_FOLDER)}
 
 
 def test_an_interrupted_run_leaves_no_server_and_no_folder(tmp_path: Path) -> None:
