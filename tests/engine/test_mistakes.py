@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sagas.authoring.definition.definition import SagaDefinition
 from sagas.authoring.redaction import Place, Redaction
-from sagas.core.gates import AttemptOutcome
+from sagas.core.gates import AttemptOutcome, Pause, Scope
 from sagas.core.states import SagaState, StepState
 from sagas.engine import advance, children, committer, registry
 from sagas.engine.attempt import attempt
-from sagas.engine.operate import breaker
-from sagas.errors import NotFound
-from sagas.store.connection import Fenced
+from sagas.engine.operate import breaker, pausing
+from sagas.errors import InvalidRequest, NotFound
+from sagas.store.connection import Fenced, SharedConnection
+from sagas.store.pauses import Pauses
+from tests.engine import test_pausing as pauses
 from tests.engine import test_results_of_releases as results
 from tests.engine import test_secrets_of_releases as secrets
 from tests.engine import test_settling as settling
@@ -96,6 +99,51 @@ def _a_queue_that_is_gone_is_an_error(patch: Patch) -> None:
     patch.setattr(advance, "NotFound", Fenced)
 
 
+def _pauses_are_stored_without_a_condition(patch: Patch) -> None:
+    put = Pauses.put
+
+    def unconditional(self: Pauses, scope: Scope, pause: Pause) -> None:
+        put(self, scope, replace(pause, revision=self.get(scope, fresh=True).revision))
+
+    patch.setattr(Pauses, "put", unconditional)
+
+
+def _ended_pauses_stay_in_the_common_item(patch: Patch) -> None:
+    dispatch = SharedConnection.dispatch
+
+    def keeping(self: SharedConnection, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        for write in request.get("TransactItems", ()):
+            update = write.get("Update", {})
+            if update.get("Key") == {"saga_id": {"S": "pauses"}} and update["UpdateExpression"] == "REMOVE #scope":
+                update["UpdateExpression"] += " SET #ended = :revision"
+                update["ExpressionAttributeNames"]["#ended"] = f"ended {update['ExpressionAttributeNames']['#scope']}"
+        return dispatch(self, operation, request)
+
+    patch.setattr(SharedConnection, "dispatch", keeping)
+
+
+def _nobody_looks_at_what_is_marked(patch: Patch) -> None:
+    patch.setattr(pausing, "NEVER_DUE", 0.0)
+
+
+def _resume_asks_the_deployed_type(patch: Patch) -> None:
+    def never(self: Pauses, scope: Scope) -> bool:
+        return False
+
+    patch.setattr(Pauses, "ever", never)
+
+
+def _no_pause_is_replaced_unseen(bench: Make) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        pauses.test_two_calls_for_one_scope_leave_what_one_after_the_other_would(bench, patch, "pause", "resume")
+
+
+def _what_is_marked_goes_on(bench: Make) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        pauses.at_once(patch)
+        pauses.test_what_a_pause_marked_goes_on_when_no_pause_holds_it(bench, {})
+
+
 MISTAKES: dict[str, tuple[Callable[[Patch], None], Callable[[Make], None]]] = {
     "the last step gives the result": (
         _the_result_is_the_last_steps,
@@ -121,6 +169,16 @@ MISTAKES: dict[str, tuple[Callable[[Patch], None], Callable[[Make], None]]] = {
     ),
     "a value that does not fit closes the breaker": (_a_value_that_does_not_fit_is_an_answer, _no_breaker_closes),
     "one saga without a queue ends a resume": (_a_queue_that_is_gone_is_an_error, _all_are_resumed),
+    "a pause is stored without a condition": (_pauses_are_stored_without_a_condition, _no_pause_is_replaced_unseen),
+    "pauses that have ended stay in the common item": (
+        _ended_pauses_stay_in_the_common_item,
+        pauses.test_pauses_that_have_ended_take_no_room,
+    ),
+    "nobody looks at what is marked as paused": (_nobody_looks_at_what_is_marked, _what_is_marked_goes_on),
+    "resume asks the deployed type": (
+        _resume_asks_the_deployed_type,
+        pauses.test_a_step_that_a_release_removed_is_resumed,
+    ),
 }
 MISTAKES_ABOUT_SECRETS = (
     *("no value is stored with its hidden paths", "only the deployed type hides", "only what is stored hides"),
@@ -131,7 +189,7 @@ MISTAKES_ABOUT_SECRETS = (
 def test_a_mistake_is_noticed(bench: Make, monkeypatch: Patch, mistake: str) -> None:
     make, clause = MISTAKES[mistake]
     make(monkeypatch)
-    with pytest.raises((AssertionError, NotFound)):
+    with pytest.raises((AssertionError, InvalidRequest, NotFound)):
         clause(bench)
 
 
