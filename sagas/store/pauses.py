@@ -97,11 +97,8 @@ class Pauses:
         return self.holding(state.saga, step, state.saga_id, undo=state.undoing, fresh=fresh)
 
     def put(self, scope: Scope, pause: Pause) -> None:
-        """Store a pause or its end. ``pause`` has the revision of the pause that it replaces.
-
-        Raises:
-            Refused: another call has changed this pause since it was read.
-        """
+        """Store a pause or its end. ``pause`` has the revision of the pause that it replaces. Raises ``Refused`` if
+        another call has changed that pause since it was read."""
         name, after = f"{_OF}{scope.text}", replace(pause, revision=self._stamp() if pause.on else "")
         values: Item = {":pause": packed(_short(after))} if after.on else {}
         condition = "attribute_not_exists(#scope)"
