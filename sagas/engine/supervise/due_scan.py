@@ -7,7 +7,7 @@ When it ends, its messages expire, and sagas that are still due are sent again. 
 empty, because every message was then handled or lost. So a lost message delays its sagas by one round at most. The scan
 positions take one write per 1,000 sagas.
 
-A search of paused sagas, most of which stay where they are, is one round of an hour.
+A search of paused sagas is one round of an hour, because most of them stay where they are.
 """
 
 from __future__ import annotations
