@@ -42,9 +42,10 @@ SPREAD = 60.0
 """Seconds over which the supervisor spreads the messages that it sends again."""
 _MOST_SAGAS = 100
 """Maximum number of individually paused sagas."""
-_MOST_STEPS = 1_000
+_MOST_STEPS = 300
 """Maximum number of paused steps. Workers read all pauses in one item of at most 400 KB. A pause takes 180 bytes at
-most, so there is always room for the pauses of 1,500 types."""
+most, so there is always room for the pauses of 2,000 types. All of them, with their reasons, fit into an answer of the
+API."""
 _TRIES = 10
 _WAIT = 0.1
 """Maximum seconds between the first two tries to store a pause. Later tries are further apart."""
