@@ -22,6 +22,7 @@ from sagas.store.control.control import ControlItems
 from sagas.store.index.listing import IndexPosition
 from sagas.store.pauses import Pauses
 from tests.support.bench import Bench, Death, once
+from tests.support.engine import Engine
 from tests.support.sagas import Order
 
 Make = Callable[..., Bench]
@@ -110,16 +111,16 @@ def lose(b: Bench, scope: str) -> None:
     b.stack.dynamodb.update_item(**key, UpdateExpression="REMOVE #scope", ExpressionAttributeNames=names)
 
 
-def tick(b: Bench) -> int:
-    """A minute later the supervisor visits, and the function behind ``bulk`` handles what it hands out: how many."""
-    b.clock.advance(60)
+def tick(b: Bench, bulk: Engine | None = None, *, seconds: float = 60) -> int:
+    """Soon the supervisor visits, and the function behind ``bulk`` handles what it hands out: how many."""
+    b.clock.advance(seconds)
     b.engine.finder.run("recover", 50.0)
     handed_out = 0
     while records := b.stack.receive_from(b.stack.work, 10):
         for record in records:
             due = DueSagas.of(parse_work(record))
             handed_out += len(due.sagas)
-            b.engine.recovery.recover_due([IndexPosition(*position) for position in due.sagas], 50.0)
+            (bulk or b.engine).recovery.recover_due([IndexPosition(*position) for position in due.sagas], 50.0)
             b.stack.sqs.delete_message(QueueUrl=b.stack.work, ReceiptHandle=record["receiptHandle"])
     return handed_out
 
@@ -317,10 +318,26 @@ def test_a_resume_under_another_pause_hands_out_what_it_has_left(bench: Make, mo
     assert tick(b) == 3
     assert tick(b) == 0
     assert resume(b, step="two") == 0
-    assert tick(b) == 3
+    assert tick(b) + tick(b) == 3
     b.run()
     assert [b.state(saga_id).paused for saga_id in ids] == [True] * 3
     assert {b.state(saga_id).current.name for saga_id in ids} == {"three"}  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def test_a_function_that_believes_in_the_ended_pause_leaves_no_saga_for_an_hour(
+    bench: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pausing, "_BUDGET", 0.0)
+    b = bench(Trip)
+    ids = stopped(b, {"step": "two"}, {"step": "three"}, number=2)
+    bulk, believed = b.deploy(), b.engine.pauses.all()
+    tick(b)
+    resume(b, step="two")
+    bulk.pauses.cache(believed)
+    tick(b, bulk, seconds=1)
+    for _ in range(2):
+        tick(b, bulk)
+    assert not any(b.state(saga_id).paused for saga_id in ids)
 
 
 def test_a_paused_saga_that_was_pushed_back_while_its_type_was_gone_is_due_no_more(bench: Make) -> None:

@@ -51,6 +51,9 @@ _WAIT = 0.1
 """Maximum seconds between the first two tries to store a pause. Later tries are further apart."""
 HOUR = 3600.0
 """Seconds between two looks at all that is marked."""
+_KNOWN = 10.0
+"""Seconds after which every environment knows of a change. A function that looks earlier may believe in a pause that
+has ended."""
 
 
 class Search(Struct, frozen=True):
@@ -265,8 +268,8 @@ class Pausing(Struct, frozen=True):
         held = {scope: pause for scope, pause in pauses.items() if pause.holds(undo=undo)}
         look = self._looks.get((name, undo))
         if look is None or look.held != held:
-            look = self._looks[name, undo] = _Look(held, changed=now if look else 0.0)
-        is_time = now - look.at >= HOUR
+            look = self._looks[name, undo] = _Look(held, now, look.at) if look else _Look(held)
+        is_time = now - look.at >= HOUR or look.at < look.changed <= now - _KNOWN
         if held:
             yield Search(keys, now)
             if Scope(name) not in held:
