@@ -33,7 +33,7 @@ class Taken:
     entries: int = 0
     joins: int = 0
     indexes: int = 0
-    reads: int = 0
+    reads: float = 0
     messages: int = 0
     largest: int = 0
     larger: int = 0
@@ -110,6 +110,8 @@ TRIPS: dict[str, Taken] = {
         "GetItem, GetItem, Query"),
     "a look at a saga that has not changed":                               Taken(  0,   0,  0,   0,   1,  0,    0, 0,
         "GetItem"),
+    "an hourly look at what pauses have marked of a type":                 Taken(  0,   0,  0,   0,   8,  0,    0, 0,
+        "16 Query"),
     "a step":                                                              Taken(  2,   1,  0,   0,   0,  1,  509, 0,
         "UpdateItem, PutItem, UpdateItem, SendMessage"),
     "a step that reads its input":                                         Taken(  2,   1,  0,   0,   1,  1,  519, 0,

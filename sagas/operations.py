@@ -339,7 +339,8 @@ CHANGE = Operation(
     *("change_type", "PUT", "/types/{type}", "operate", "Pause or resume a type, a step or one saga"),
     *("Type", "200", _CHANGE),
     body=PauseChange,
-    description="Set either `paused` or `active`. A pause lasts until you resume.",
+    description="Set either `paused` or `active`. A pause lasts until you resume. You can also resume a step that a "
+    "release has removed.",
 )
 RECOVER = Operation(
     *("recover", "POST", "/types/{type}/recover", "operate", "Recover stalled sagas now", "Recovery"),

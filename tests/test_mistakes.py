@@ -20,16 +20,17 @@ from sagas.core import events as ev
 from sagas.core.commands import Backlog, Decision
 from sagas.core.events import Failure
 from sagas.core.fit import Deployed, Fit, fit
-from sagas.core.gates import AttemptOutcome
+from sagas.core.gates import AttemptOutcome, Pause, Scope
 from sagas.core.rules import Plan
 from sagas.core.states import SagaState, StepState, StepStatus
 from sagas.engine import advance, children, committer, registry
 from sagas.engine.attempt import attempt
-from sagas.engine.operate import breaker
+from sagas.engine.operate import breaker, pausing
 from sagas.engine.start.children import ChildCreator
 from sagas.engine.step_queues import StepQueues
 from sagas.store.connection import Fenced, SharedConnection
 from sagas.store.control.control import ControlItems
+from sagas.store.pauses import Pauses
 from tests.model import lived, shrinking
 from tests.model.pairs import Case
 
@@ -43,6 +44,7 @@ _PAIRS = "tests/model/test_pairs.py::test_some_pairs_of_four_steps"
 _ON_THE_ENGINE = "tests/engine/test_pairs.py::test_some_pairs"
 _ONCE = "tests/engine/test_pairs.py::test_what_was_wrong_once"
 _SETTLING = "tests/engine/test_settling.py"
+_PAUSING = "tests/engine/test_pausing.py"
 
 
 def mistake(name: str, *guards: str) -> Callable[[Make], Make]:
@@ -345,6 +347,53 @@ def _starts_are_left(patch: Patch) -> None:
         return start(self, *given, **named) if sends else None
 
     patch.setattr(ChildCreator, "start_child", left)
+
+
+# Pauses.
+
+
+@mistake(
+    "a pause is stored without a condition",
+    f"{_PAUSING}::test_two_calls_for_one_scope_leave_what_one_after_the_other_would",
+)
+def _pauses_are_stored_without_a_condition(patch: Patch) -> None:
+    put = Pauses.put
+
+    def unconditional(self: Pauses, scope: Scope, pause: Pause) -> None:
+        put(self, scope, replace(pause, revision=self.get(scope, fresh=True).revision))
+
+    patch.setattr(Pauses, "put", unconditional)
+
+
+@mistake("pauses that have ended stay in the common item", f"{_PAUSING}::test_pauses_that_have_ended_take_no_room")
+def _ended_pauses_stay_in_the_common_item(patch: Patch) -> None:
+    dispatch = SharedConnection.dispatch
+
+    def keeping(self: SharedConnection, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        for write in request.get("TransactItems", ()):
+            update = write.get("Update", {})
+            if update.get("Key") == {"saga_id": {"S": "pauses"}} and update["UpdateExpression"] == "REMOVE #scope":
+                update["UpdateExpression"] += " SET #ended = :revision"
+                update["ExpressionAttributeNames"]["#ended"] = f"ended {update['ExpressionAttributeNames']['#scope']}"
+        return dispatch(self, operation, request)
+
+    patch.setattr(SharedConnection, "dispatch", keeping)
+
+
+@mistake(
+    "nobody looks at what is marked as paused",
+    f"{_PAUSING}::test_what_a_pause_marked_goes_on_when_no_pause_holds_it",
+)
+def _nobody_looks_at_what_is_marked(patch: Patch) -> None:
+    patch.setattr(pausing, "NEVER_DUE", 0.0)
+
+
+@mistake("resume asks the deployed type", f"{_PAUSING}::test_a_step_that_a_release_removed_is_resumed")
+def _resume_asks_the_deployed_type(patch: Patch) -> None:
+    def never(self: Pauses, scope: Scope) -> bool:
+        return False
+
+    patch.setattr(Pauses, "ever", never)
 
 
 def _run(*options: str) -> pytest.ExitCode:

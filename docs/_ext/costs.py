@@ -11,6 +11,8 @@ FIVE = TRIPS["a life of five steps"].usd_with_functions(OURS.invocations)
 """USD of a million sagas of five steps, without the API."""
 _THREE_UNDONE = TRIPS["five steps, and the last one rejects: three steps are undone"]
 _UNDONE = _THREE_UNDONE.usd_with_functions(OURS.undoing or 0)
+_HOURS = 730
+"""Of a month."""
 _WAITS = {
     "for a signal, which comes at once or after a year": "a wait for a signal",
     "for a signal that never comes, up to 15 minutes": "ten minutes for a signal that never comes",
@@ -66,6 +68,7 @@ def page() -> str:
     kept = TRIPS["a life of three steps that is kept for an hour"].writes - TRIPS["a life of three steps"].writes
     purge = TRIPS["a purge of four entries"]
     retention = kept + purge.writes
+    looks = TRIPS["an hourly look at what pauses have marked of a type"].reads
     return f"""\
 # Costs
 
@@ -97,6 +100,7 @@ Together **{usd_with_api(1) - each:.2f} + {each:.2f} *s***: {three:.1f} for thre
 - A read of a saga: a call 3.50, its function 0.87 at most, one read for the control item and one per entry. An unchanged saga takes one
   read, if `If-None-Match` has the last `ETag`, as `SagaClient` and the console send it.
 - The check for paused types: half a read every five seconds per busy environment, 0.00005 per hour.
+- The hourly look at [paused sagas](../operations/pause.md#pause): {looks:g} reads per saga type, {looks * _HOURS * prices.READ_UNIT / 1e6:.4f} per month.
 - Logs: 1.5 KB per step, 0.75 per million steps; less with `log_level="WARNING"`.
 - Traces: 5.00 per million recorded. X-Ray's default rule records one a second and 5 % of the rest.
 - Inputs that do not travel in messages (over 16 KB together, or `carry_inputs=False`): a read per 4 KB begun.

@@ -189,6 +189,7 @@ class Pause(Struct, frozen=True):
         starts: new sagas are accepted, but wait before their first step.
         undos: undos wait, too.
         resumed_at: when the pause ended; 0 until then.
+        revision: stamp of the write that stored this pause; empty if it is not stored as one that is on.
     """
 
     at: float = 0.0
@@ -198,6 +199,7 @@ class Pause(Struct, frozen=True):
     starts: bool = False
     undos: bool = False
     resumed_at: float = 0.0
+    revision: str = ""
 
     @property
     def on(self) -> bool:

@@ -1,44 +1,53 @@
-"""All pauses, in one item. So an environment reads only one item, however many pauses there are."""
+"""The pauses that are on, in one item, which each environment reads every few seconds. It has what a worker needs: the
+scopes, and what each of them stops. An item per pause has the operator and the reason, so the common item stays small.
+
+Each write changes one pause, on condition that it is unchanged since it was read. The items of types and steps are
+kept when their pauses end, because a release may remove a step while it is paused. There is one per name at most.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+from msgspec.structs import replace
 
 from sagas.core.gates import NO_PAUSE, Pause, Scope
 from sagas.core.states import SagaState
 from sagas.core.text import iso
-from sagas.store.control.mapping import Item, time_of
+from sagas.store.control.mapping import Item, attributes_of, text_in, time_of
 from sagas.store.tables import Tables, packed, unpacked
 
 _KEY: Item = {"saga_id": {"S": "pauses"}}
-"""The key of the item in the table of sagas, which no saga can have."""
+"""The key of the common item in the table of sagas, which no saga can have."""
 _GOOD_FOR = 5.0
 """Seconds for which pauses are cached. After that time, a pause or its end takes effect everywhere."""
 _OF = "of:"
 """Prefix of scopes in the item. It distinguishes them from the item's key."""
-SETTLING = 86_400.0
-"""Seconds for which an ended pause is kept, because the index of paused sagas lags."""
+_KINDS = ("starts_only", "starts", "undos")
 
 
 class Pauses:
-    """All pauses, cached for a few seconds.
+    """The pauses that are on, cached for a few seconds, and their descriptions.
 
     Args:
         tables: the tables in which the pauses are stored.
         table: the name of the table of sagas.
         now: epoch seconds.
+        stamp: returns a new nonce, which identifies a write.
     """
 
-    def __init__(self, tables: Tables, table: str, now: Callable[[], float]) -> None:
+    def __init__(self, tables: Tables, table: str, now: Callable[[], float], stamp: Callable[[], str]) -> None:
         self._tables = tables
         self._table = table
         self._now = now
+        self._stamp = stamp
         self._cached: tuple[float, dict[Scope, Pause]] | None = None
+        self._described: dict[Scope, Pause] = {}
 
     def all(self, *, fresh: bool = False) -> dict[Scope, Pause]:
-        """Return the pauses, including those that ended within the last day. Unless ``fresh``, they may come from the
-        cache or an eventually consistent read, which costs half."""
+        """Return the pauses that are on, without operators and reasons. Unless ``fresh``, they may come from the cache
+        or an eventually consistent read, which costs half."""
         if not fresh and self._cached is not None and self._now() - self._cached[0] < _GOOD_FOR:
             return self._cached[1]
         request = {"TableName": self._table, "Key": _KEY, "ConsistentRead": fresh}
@@ -56,8 +65,24 @@ class Pauses:
         self._cached = self._now(), pauses
 
     def get(self, scope: Scope, *, fresh: bool = False) -> Pause:
-        """Return the pause of a scope; :data:`NO_PAUSE` if there is none. Otherwise as :meth:`all`."""
+        """Return the pause of a scope; :data:`NO_PAUSE` if none is on. Otherwise as :meth:`all`."""
         return self.all(fresh=fresh).get(scope, NO_PAUSE)
+
+    def described(self, pauses: Mapping[Scope, Pause]) -> dict[Scope, Pause]:
+        """Return these pauses with their operators and reasons. Each is read once, as a change has a new revision."""
+        cached = self._described
+        unread = [scope for scope in pauses if cached.get(scope, NO_PAUSE).revision != pauses[scope].revision]
+        for scope, texts in self._stored(unread).items():
+            cached[scope] = replace(pauses[scope], **texts)
+        return {scope: cached.get(scope, pause) for scope, pause in pauses.items()}
+
+    def listed(self) -> dict[Scope, Pause]:
+        """Return the pauses that are on, with their operators and reasons, by consistent reads."""
+        return self.described(self.all(fresh=True))
+
+    def ever(self, scope: Scope) -> bool:
+        """Whether a type or step is or was paused, or a saga is paused, by a consistent read."""
+        return scope in self._stored([scope])
 
     def holding(self, name: str, step: str, saga_id: str, *, undo: bool, fresh: bool = False) -> Scope | None:
         """Return the widest scope whose pause blocks a step or its undo; ``None`` if none does."""
@@ -72,36 +97,59 @@ class Pauses:
         return self.holding(state.saga, step, state.saga_id, undo=state.undoing, fresh=fresh)
 
     def put(self, scope: Scope, pause: Pause) -> None:
-        """Store a pause or its end. Pauses that ended more than a day ago are removed."""
-        pauses = {**self.all(), scope: pause}
-        old = [other for other, its in pauses.items() if not its.on and self._now() - its.resumed_at > SETTLING]
-        names = {f"#old{number}": f"{_OF}{other.text}" for number, other in enumerate(old)}
-        remove = f" REMOVE {', '.join(names)}" if names else ""
-        request: dict[str, Any] = {
+        """Store a pause or its end. ``pause`` has the revision of the pause that it replaces. Raises ``Refused`` if
+        another call has changed that pause since it was read."""
+        name, after = f"{_OF}{scope.text}", replace(pause, revision=self._stamp() if pause.on else "")
+        values: Item = {":pause": packed(_short(after))} if after.on else {}
+        condition = "attribute_not_exists(#scope)"
+        names = {"#scope": name}
+        if pause.revision:
+            condition, names["#revision"] = "#scope.#revision = :revision", "revision"
+            values[":revision"] = {"S": pause.revision}
+        common: dict[str, Any] = {
             "TableName": self._table,
             "Key": _KEY,
-            "UpdateExpression": f"SET #scope = :pause{remove}",
-            "ExpressionAttributeNames": {"#scope": f"{_OF}{scope.text}", **names},
-            "ExpressionAttributeValues": {":pause": packed(_stored(pause))},
+            "ConditionExpression": condition,
+            "UpdateExpression": "SET #scope = :pause" if after.on else "REMOVE #scope",
+            "ExpressionAttributeNames": names,
         }
-        self._tables.connection.dispatch("UpdateItem", request)
+        if values:
+            common["ExpressionAttributeValues"] = values
+        writes = [{"Update": common}, self._description(scope, after)]
+        self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": writes})
         # Do not read the item again: an eventually consistent read may return the previous pauses.
-        self.cache({other: its for other, its in pauses.items() if other not in old})
+        others = {other: its for other, its in self.all().items() if other != scope}
+        self.cache({**others, scope: after} if after.on else others)
+
+    def _description(self, scope: Scope, pause: Pause) -> dict[str, Any]:
+        """Return the write of a pause's own item. No reason for the pause of a single saga outlives it, as the table
+        has no time to live."""
+        if scope.saga_id and not pause.on:
+            return {"Delete": {"TableName": self._table, "Key": _key(scope)}}
+        resumed_at = iso(pause.resumed_at) if pause.resumed_at else None
+        texts = {"by": pause.by, "reason": pause.reason, "at": iso(pause.at), "resumed_at": resumed_at}
+        item = {name: packed(text) for name, text in texts.items() if text}
+        return {"Put": {"TableName": self._table, "Item": _key(scope) | item}}
+
+    def _stored(self, scopes: Iterable[Scope]) -> dict[Scope, dict[str, str]]:
+        """Return the operators and reasons of those scopes that have items of their own."""
+        by_key = {_key(scope)["saga_id"]["S"]: scope for scope in scopes}
+        keys = [attributes_of({"saga_id": key}) for key in by_key]
+        items = self._tables.connection.get_many(self._table, keys, consistent=True)
+        return {
+            by_key[text_in(item, "saga_id")]: {name: text_in(item, name) for name in ("by", "reason")} for item in items
+        }
 
 
-def _stored(pause: Pause) -> dict[str, Any]:
-    return {
-        "at": iso(pause.at),
-        "by": pause.by,
-        "reason": pause.reason,
-        "starts_only": pause.starts_only,
-        "starts": pause.starts,
-        "undos": pause.undos,
-        "resumed_at": iso(pause.resumed_at) if pause.resumed_at else None,
-    }
+def _key(scope: Scope) -> Item:
+    return attributes_of({"saga_id": f"pause#{scope.text}"})
+
+
+def _short(pause: Pause) -> dict[str, Any]:
+    kinds = {kind: True for kind in _KINDS if getattr(pause, kind)}
+    return {"at": iso(pause.at), "revision": pause.revision, **kinds}
 
 
 def _pause_of(stored: dict[str, Any]) -> Pause:
-    at, resumed_at = time_of(stored["at"]), time_of(stored["resumed_at"])
-    kinds = stored["starts_only"], stored["starts"], stored["undos"]
-    return Pause(at, stored["by"], stored["reason"], *kinds, resumed_at)
+    starts_only, starts, undos = (kind in stored for kind in _KINDS)
+    return Pause(time_of(stored["at"]), "", "", starts_only, starts, undos, revision=stored["revision"])

@@ -51,8 +51,8 @@ def test_nothing_due_asks_the_index_and_nothing_else(bench: Make, wire: Any) -> 
     wire.requests.clear()
     assert find(b) == FindReport()
     noted = ["GetItem", "UpdateItem"]
-    each = "once for each shard, and each of long waits"
-    assert [name for name, _ in wire.requests] == [*noted, *["Query"] * 4], each
+    each = "once for each shard, each of long waits, and once an hour each of paused sagas"
+    assert [name for name, _ in wire.requests] == [*noted, *["Query"] * 8], each
     wire.requests.clear()
     assert find(b) == FindReport()
     assert [name for name, _ in wire.requests] == ["GetItem", *["Query"] * 4], "how many shards there are is noted once"

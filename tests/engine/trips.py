@@ -11,6 +11,7 @@ import pytest
 from benchmarks.ours.saga import Purchase
 from benchmarks.variants import ORDER, REFUSED
 from sagas import Rejected
+from sagas.engine.operate.pausing import HOUR
 from sagas.handlers import api as api_handler
 from sagas.handlers import step as step_handler
 from tests.engine.trip_sagas import (
@@ -142,6 +143,17 @@ def look(b: Bench) -> Iterator[None]:
     answer = called("GET", f"/sagas/trip/{saga_id}", **{"If-None-Match": tag})
     yield
     assert (answer.status, answer.body, answer.headers["etag"]) == (304, None, tag)
+
+
+@trip("an hourly look at what pauses have marked of a type", SAGAS_SHARDS="8")
+def look_at_the_paused(b: Bench) -> Iterator[None]:
+    assert b.engine.pausing.shards(b.clock.now()) == []
+    b.clock.advance(HOUR)
+    yield
+    assert b.engine.pausing.shards(b.clock.now()) == []
+    b.clock.advance(HOUR - 60)
+    assert b.engine.pausing.shards(b.clock.now()) == []
+    yield
 
 
 # Steps and undos.

@@ -146,7 +146,7 @@ def _purges_leave_the_children() -> Generator[None]:
 
 @_rule(
     "the purge of a tree ends when no start of it can be at work",
-    Life("a_cancelled_family_is_purged_by_an_operator", Point(34, Fault.PAUSES, 8)),
+    Life("a_cancelled_family_is_purged_by_an_operator", Point(78, Fault.PAUSES, 8)),
 )
 def _purges_ignore_starts_of_children() -> Generator[None]:
     def hasty(state: SagaState, settings: StoreSettings) -> float:
@@ -159,7 +159,7 @@ def _purges_ignore_starts_of_children() -> Generator[None]:
 
 @_rule(
     "what needs a person is kept, and so is its parent",
-    Life("a_cancelled_family_is_purged_by_an_operator", Point(49, Fault.DIES_AFTER)),
+    Life("a_cancelled_family_is_purged_by_an_operator", Point(93, Fault.DIES_AFTER)),
 )
 def _purges_take_the_needy() -> Generator[None]:
     with patch.object(Purger, "_needy", _nothing):

@@ -52,7 +52,7 @@ def _patience_runs_on_in_a_pause() -> Generator[None]:
 
 @_rule(
     "patience counts no time for which nobody can look, whatever was journaled meanwhile",
-    Life("paused_for_longer_than_a_step_has_patience", Point(30, Fault.LATE, 6)),
+    Life("paused_for_longer_than_a_step_has_patience", Point(31, Fault.LATE, 6)),
 )
 def _lateness_is_counted_from_the_last_commit() -> Generator[None]:
     held_up = failures._held_up  # pyright: ignore[reportPrivateUsage]

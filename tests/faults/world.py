@@ -490,8 +490,7 @@ class CrashWorld:
     def _is_paused(self, saga: str) -> bool:
         """What the table says, which no process is asked for."""
         items = self.tables.items(self.settings.sagas_table)
-        stored = next((item.get(f"of:{saga}") for item in items if item["saga_id"]["S"] == "pauses"), None)
-        return stored is not None and "NULL" in stored["M"]["resumed_at"]
+        return any(f"of:{saga}" in item for item in items if item["saga_id"]["S"] == "pauses")
 
     def _others(self, point: Point) -> None:
         """What others do while a process lingers. By the point's bound:

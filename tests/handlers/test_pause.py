@@ -13,6 +13,8 @@ from sagas.authoring.steps import step
 from sagas.authoring.waits import wait_for
 from sagas.engine.operate import pausing
 from sagas.engine.operate.pausing import SPREAD
+from sagas.engine.registry import Registry
+from sagas.handlers import api as api_handler
 from sagas.messaging.message import Message
 from sagas.store.control.control import ControlItems
 from tests.handlers.conftest import Make, Site
@@ -31,6 +33,12 @@ class Walk(Saga[Order], name="walk", timeout=timedelta(hours=5)):
     @step
     def second(self, first: str) -> str:
         return first
+
+
+class ShorterWalk(Saga[Order], name="walk"):
+    @step
+    def first(self, request: Order) -> str:
+        return request.item
 
 
 class Asks(Saga[Order], name="asks"):
@@ -268,6 +276,26 @@ def test_a_step_is_paused_and_the_others_go_on(site: Make) -> None:
     settle(w)
     w.run()
     assert shown(w, saga_id)["status"] == "COMPLETED"
+
+
+def test_a_paused_step_that_a_release_removed_is_shown_and_resumed(site: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    w = site(Walk)
+    saga_id = w.begin("walk")
+    pause(w, step="second")
+    w.invoke("walk", "first")
+    settle(w)
+    w.invoke("walk", "second")
+    registry = api_handler._engine().registry  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setitem(registry._types, "walk", Registry([ShorterWalk]).get("walk"))  # pyright: ignore[reportPrivateUsage]
+    (shown_pause,) = w.call("GET", "/types/walk").body["pauses"]
+    assert (shown_pause["step"], shown_pause["reason"]) == ("second", "an incident")
+    assert shown(w, saga_id)["pause"]["step"] == "second"
+    for _ in range(2):  # the answer to the first call may be lost
+        answer = w.call("PUT", "/types/walk", {"paused": False, "step": "second"})
+        assert (answer.status, answer.body["pauses"]) == (200, [])
+    assert not shown(w, saga_id)["paused"]
+    answer = w.call("PUT", "/types/walk", {"paused": False, "step": "third"})
+    assert (answer.status, answer.paths) == (422, ["$.step"])
 
 
 def test_one_saga_is_paused_and_the_others_go_on(site: Make) -> None:

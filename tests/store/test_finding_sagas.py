@@ -1,15 +1,13 @@
-"""Sagas by their values and by how they ended, counts, and pauses: on every engine."""
+"""Sagas by their values and by how they ended, counts, and paused sagas: on every engine."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from sagas.core.gates import NO_PAUSE, Pause, Scope
 from sagas.core.states import SagaState, SagaStatus
 from sagas.store.control.mapping import ended_shard
 from sagas.store.index.listing import IdPage, TimeRange
 from sagas.store.index.search_keys import SearchKeys, find_key
-from sagas.store.pauses import SETTLING, Pauses
 from tests.store.conftest import SHARDS, STALE_AFTER, Store
 from tests.store.states import NOW, lease, new_id, saga
 
@@ -106,52 +104,3 @@ def test_any_write_of_the_state_takes_a_parked_saga_out(store: Store) -> None:
     assert parked is not None
     assert store.control.claim(parked, replace(parked, token=1, lease=lease()), STALE_AFTER)
     assert store.listing.paused(name, 9) == []
-
-
-def test_all_pauses_are_one_item(store: Store) -> None:
-    now, name = [NOW], f"type-{new_id()}"
-    one = Pauses(store.tables, store.settings.sagas_table, lambda: now[0])
-    other = Pauses(store.tables, store.settings.sagas_table, lambda: now[0])
-    scopes = Scope(name), Scope(name, step="pay"), Scope(name, saga_id=new_id())
-    assert other.get(scopes[0]) == NO_PAUSE
-    pause = Pause(NOW, "ann", "an incident", starts=True)
-    one.put(scopes[0], pause)
-    one.put(scopes[1], Pause(NOW, "bob", undos=True, resumed_at=NOW + 1))
-    one.put(scopes[2], Pause(NOW, "bob", starts_only=True))
-    assert [one.get(scope).on for scope in scopes] == [True, False, True]
-    assert other.get(scopes[0]) == NO_PAUSE  # believed for five seconds
-    assert other.get(scopes[0], fresh=True) == pause
-    now[0] += 5
-    assert {scope for scope in other.all() if scope.name == name} == set(scopes)
-    assert other.get(scopes[1]).undos
-
-
-def test_a_pause_that_has_ended_is_removed_after_a_day(store: Store) -> None:
-    now, name = [NOW], f"type-{new_id()}"
-    pauses = Pauses(store.tables, store.settings.sagas_table, lambda: now[0])
-    ended, lasting = Scope(name, step="pay"), Scope(name)
-    pauses.put(ended, Pause(NOW, "ann", resumed_at=NOW + 1))
-    pauses.put(lasting, Pause(NOW, "ann"))
-    assert ended in pauses.all(fresh=True)
-    now[0] += 2 * SETTLING
-    pauses.put(lasting, Pause(NOW, "bob"))
-    assert {scope for scope in pauses.all(fresh=True) if scope.name == name} == {lasting}
-
-
-def test_the_widest_pause_holds_a_step_back(store: Store) -> None:
-    name, saga_id = f"type-{new_id()}", new_id()
-    pauses = Pauses(store.tables, store.settings.sagas_table, lambda: NOW)
-    one, step, whole = Scope(name, saga_id=saga_id), Scope(name, step="pay"), Scope(name)
-
-    def held(step: str = "pay", saga: str = saga_id, *, undo: bool = False) -> Scope | None:
-        return pauses.holding(name, step, saga, undo=undo)
-
-    assert held() is None
-    pauses.put(one, Pause(NOW, undos=True))
-    assert (held(), held(undo=True), held("ship"), held(saga=new_id())) == (one, one, one, None)
-    pauses.put(step, Pause(NOW))
-    assert (held(), held(undo=True), held("ship"), held(saga=new_id())) == (step, one, one, step)
-    pauses.put(whole, Pause(NOW, starts_only=True))
-    assert (held(), held("ship", new_id())) == (step, None)
-    pauses.put(whole, Pause(NOW))
-    assert (held(), held("ship", new_id())) == (whole, whole)

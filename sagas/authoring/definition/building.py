@@ -20,6 +20,7 @@ from sagas.authoring.definition.definition import (
     StepDefinition,
     StepSource,
     UndoDefinition,
+    is_step_name,
 )
 from sagas.authoring.definition.instance_state import check_instance_state
 from sagas.authoring.definition.members import AnyStep, Members
@@ -97,7 +98,7 @@ class _Builder(Struct):
             self._check_name(undo, f'{self.where}: compensation "{undo}"')
 
     def _check_name(self, name: Any, where: str) -> None:
-        if not (isinstance(name, str) and name.isidentifier() and name.isascii() and len(name) <= 40):
+        if not (isinstance(name, str) and is_step_name(name)):
             raise DefinitionError(f"{where}: a name must be an ASCII identifier of at most 40 characters")
         if name in _FIXED:
             raise DefinitionError(f'{where}: the name "{name}" is reserved for a parameter of every step')

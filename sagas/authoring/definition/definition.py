@@ -291,6 +291,11 @@ class SagaOptions(Struct, frozen=True):
                 )
 
 
+def is_step_name(text: str) -> bool:
+    """Whether a step of some release can have this name."""
+    return text.isidentifier() and text.isascii() and len(text) <= 40
+
+
 OPTION_NAMES = tuple(name for name in SagaOptions.__struct_fields__ if name != "saga_class")
 
 

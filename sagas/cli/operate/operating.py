@@ -150,8 +150,11 @@ def _scope(client: SagaClient, name: str, what: str | None) -> dict[str, str]:
     """Return the step or saga to pause, as an argument of the client; nothing if the whole type is meant."""
     if what is None:
         return {}
-    types = {view["type"]: view for view in client.types()}
-    if name in types and what in (step["name"] for step in types[name]["steps"]):
+    view = next((view for view in client.types() if view["type"] == name), None)
+    steps = [] if view is None else [step["name"] for step in view["steps"]]
+    # A release may have removed a step while it was paused.
+    steps += [] if view is None else [pause["step"] for pause in view["pauses"] if pause["step"]]
+    if what in steps:
         return {"step": what}
     return {"saga_id": which(client, [name, what]).saga_id}
 

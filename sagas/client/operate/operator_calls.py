@@ -184,11 +184,11 @@ class OperatorCalls(Calls):
         """End a pause, if there is one: sagas continue, spread over time, and new sagas are accepted.
 
         Args:
-            step: end the pause of this step.
+            step: end the pause of this step. A release may have removed the step.
             saga_id: end the pause of this saga.
 
         Raises:
-            InvalidRequest: the step is unknown.
+            InvalidRequest: the step is unknown, and was never paused.
         """
         body = {"paused": False, "step": step, "saga_id": saga_id, "reason": reason}
         return self._transport.ask(CHANGE, type, body=body)

@@ -173,7 +173,7 @@ class Core:
     @cached_property
     def pauses(self) -> Pauses:
         """Pauses."""
-        return Pauses(self.tables, self.settings.sagas_table, self.clock.now)
+        return Pauses(self.tables, self.settings.sagas_table, self.clock.now, self.clock.new_owner)
 
     @cached_property
     def queues(self) -> Queues:

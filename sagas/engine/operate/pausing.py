@@ -5,29 +5,33 @@ to a separate key of the index of due sagas. There it becomes due only at its de
 journals nothing. A resume makes each saga that has not changed due again, and sends its message again.
 
 A worker caches pauses for five seconds, so it may mark a saga whose pause has ended. So it then checks the pause again,
-and handles the message if the pause has ended. Because the index lags, the supervisor looks for paused sagas for
-another day.
+and handles the message if the pause has ended. Because the index lags and processes die, the supervisor looks once an
+hour at what is marked. A saga that no pause holds continues.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
+from sagas.authoring.definition.definition import is_step_name
 from sagas.core.gates import Pause, Scope
 from sagas.core.states import SagaState
+from sagas.core.text import iso
 from sagas.engine.advance import Advancer
 from sagas.engine.clock import Clock
 from sagas.engine.operate.auto_disable import AutoDisabler
 from sagas.engine.registry import Registry
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, Unavailable
+from sagas.store.connection import Contended, Refused
 from sagas.store.control.control import ControlItems
-from sagas.store.control.mapping import NEVER_DUE
+from sagas.store.control.mapping import NEVER_DUE, paused_until
 from sagas.store.index.listing import Listing
-from sagas.store.pauses import SETTLING, Pauses
+from sagas.store.pauses import Pauses
 
 _MOST_AT_ONCE = 1_000
 _A_SECOND = 20
@@ -37,7 +41,43 @@ _BUDGET = 8.0
 SPREAD = 60.0
 """Seconds over which the supervisor spreads the messages that it sends again."""
 _MOST_SAGAS = 100
-"""Maximum number of individually paused sagas. Workers read all pauses in one item of at most 400 KB."""
+"""Maximum number of individually paused sagas."""
+_MOST_STEPS = 300
+"""Maximum number of paused steps. Workers read all pauses in one item of at most 400 KB. A pause takes 180 bytes at
+most, so there is always room for the pauses of 2,000 types. All of them, with their reasons, fit into an answer of the
+API."""
+_TRIES = 10
+_WAIT = 0.1
+"""Maximum seconds between the first two tries to store a pause. Later tries are further apart."""
+HOUR = 3600.0
+"""Seconds between two looks at all that is marked."""
+_KNOWN = 10.0
+"""Seconds after which every environment knows of a change. A function that looks earlier may believe in a pause that
+has ended."""
+
+
+class Search(Struct, frozen=True):
+    """Index keys whose sagas the supervisor hands out. Times are epoch seconds.
+
+    Args:
+        shards: the index keys.
+        horizon: the sagas that are due by then are handed out.
+        since: when this search began. Each saga is handed out once in a search, though it stays where it is because a
+            pause holds it. 0: the sagas leave these keys, so those that are still there are handed out again.
+    """
+
+    shards: list[str]
+    horizon: float
+    since: float = 0.0
+
+
+class _Look(Struct):
+    """What the supervisor's environment remembers of a type's paused sagas. ``held``: the pauses that held them at its
+    last visit. ``changed``: when it saw other pauses. ``at``: when it last looked at all of them. Epoch seconds."""
+
+    held: dict[Scope, Pause]
+    changed: float = 0.0
+    at: float = 0.0
 
 
 class Pausing(Struct, frozen=True):
@@ -50,6 +90,7 @@ class Pausing(Struct, frozen=True):
     advancer: Advancer
     auto_disabler: AutoDisabler
     logger: logging.Logger
+    _looks: dict[tuple[str, bool], _Look] = field(default_factory=dict[tuple[str, bool], _Look])
 
     def pause(
         self,
@@ -67,16 +108,21 @@ class Pausing(Struct, frozen=True):
 
         An existing pause is replaced, but its start time is kept.
         """
-        scope = self._scope(name, step, saga_id)
+        steps = [declared.name for declared in self.registry.get(name).definition.steps]
+        if step and step not in steps:
+            raise _unknown_step(name, step, steps)
+        scope = Scope(name, step, saga_id)
         if saga_id:
             self._must_be_in_flight(scope)
-        before = self.pauses.get(scope, fresh=True)
-        if saga_id and not before.on:
-            self._make_room()
-        since = before.at if before.on else self._clock.now()
-        now = Pause(since, actor, reason, starts_only, starts, undos)
-        self.pauses.put(scope, now)
         kinds = {"starts_only": starts_only, "starts": starts, "undos": undos}
+
+        def paused(before: Pause) -> Pause:
+            if not before.on:
+                self._make_room(scope)
+            since = before.at if before.on else self._clock.now()
+            return Pause(since, actor, reason, **kinds, revision=before.revision)
+
+        before, now = self._change(scope, paused)
         self.logger.info("paused", extra={"saga": name, "scope": scope.text, "actor": actor, **kinds})
         if before.holds(undo=True) and not now.holds(undo=True):
             self._send_paused(scope, only_undos=now.holds(undo=False))
@@ -87,16 +133,14 @@ class Pausing(Struct, frozen=True):
         """Let sagas continue, spread over time. Return the number of sagas that this call has sent.
 
         After 1,000 sagas or eight seconds, the supervisor sends the others. If the library had paused starts of the
-        type, starts are accepted again.
+        type, starts are accepted again. A step that a release has removed can be resumed if it was ever paused.
         """
-        scope = self._scope(name, step, saga_id)
+        scope, steps = Scope(name, step, saga_id), [one.name for one in self.registry.get(name).definition.steps]
+        if step and step not in steps and not (is_step_name(step) and self.pauses.ever(scope)):
+            raise _unknown_step(name, step, steps)
         if scope == Scope(name):
             self.auto_disabler.forget(name)
-        before = self.pauses.get(scope, fresh=True)
-        if not before.at:
-            return 0
-        if before.on:
-            self.pauses.put(scope, replace(before, by=actor, resumed_at=self._clock.now()))
+        self._end(scope, self.pauses.get(scope, fresh=True), actor)
         sent = self._send_paused(scope)
         self.logger.info("resumed", extra={"saga": name, "scope": scope.text, "actor": actor, "sent": sent})
         return sent
@@ -105,12 +149,30 @@ class Pausing(Struct, frozen=True):
     def _clock(self) -> Clock:
         return self.advancer.services.clock
 
-    def _scope(self, name: str, step: str, saga_id: str) -> Scope:
-        steps = [declared.name for declared in self.registry.get(name).definition.steps]
-        if step and step not in steps:
-            problem = Problem("$.step", f"{name} has no step {step!r}; it has {', '.join(steps)}")
-            raise InvalidRequest("unknown step", [problem])
-        return Scope(name, step, saga_id)
+    def _change(self, scope: Scope, change: Callable[[Pause], Pause]) -> tuple[Pause, Pause]:
+        """Change a pause as it is stored, and again if another call changes it in between. Return it before and
+        after. Nothing is stored if ``change`` returns the same object."""
+        for tries in range(1, _TRIES):
+            before = self.pauses.get(scope, fresh=True)
+            after = change(before)
+            if after is before:
+                return before, before
+            try:
+                self.pauses.put(scope, after)
+            except (Refused, Contended):
+                self._clock.sleep(_WAIT * tries * self._clock.chance())
+            else:
+                return before, after
+        raise Unavailable("other calls change the pauses all the time; try again", retry_after=1)
+
+    def _end(self, scope: Scope, pause: Pause, actor: str) -> None:
+        """End this pause. One that another call has stored since it was read stays."""
+
+        def ended(now: Pause) -> Pause:
+            mine = now.on and now.revision == pause.revision
+            return replace(now, by=actor, resumed_at=self._clock.now()) if mine else now
+
+        self._change(scope, ended)
 
     def _must_be_in_flight(self, scope: Scope) -> None:
         state = self.control.get(scope.saga_id)
@@ -119,17 +181,23 @@ class Pausing(Struct, frozen=True):
         if state.ended:
             raise Conflict(f"the saga is {state.status.value}; only sagas in flight can be paused")
 
-    def _make_room(self) -> None:
-        """If the limit of individually paused sagas is reached, delete the pauses of sagas that have ended."""
-        on = [other for other, pause in self.pauses.all().items() if pause.on and other.saga_id]
-        if len(on) < _MOST_SAGAS:
+    def _make_room(self, scope: Scope) -> None:
+        """Refuse a further pause at the limit. The pauses of single sagas that have ended are deleted first. A type's
+        pause always has room."""
+        on = self.pauses.all()
+        steps, sagas = ([other for other in on if getattr(other, kind)] for kind in ("step", "saga_id"))
+        if scope.step and len(steps) >= _MOST_STEPS:
+            raise Conflict(f"{len(steps)} steps are paused, which is the limit; pause the type instead")
+        if not scope.saga_id or len(sagas) < _MOST_SAGAS:
             return
-        states = self.control.get_many([other.saga_id for other in on])
-        ended = [other for other in on if other.saga_id not in states or states[other.saga_id].ended]
+        states = self.control.get_many([other.saga_id for other in sagas])
+        ended = [other for other in sagas if other.saga_id not in states or states[other.saga_id].ended]
         if not ended:
-            raise Conflict(f"{len(on)} sagas are paused singly, which is the limit; pause a step or the type instead")
+            raise Conflict(
+                f"{len(sagas)} sagas are paused singly, which is the limit; pause a step or the type instead"
+            )
         for other in ended:
-            self.pauses.put(other, replace(self.pauses.get(other), resumed_at=self._clock.now()))
+            self._end(other, on[other], "")
 
     def _send_paused(self, scope: Scope, *, only_undos: bool = False) -> int:
         end, sent = self._clock.now() + _BUDGET, 0
@@ -137,7 +205,7 @@ class Pausing(Struct, frozen=True):
             if self._clock.now() >= end:
                 break
             state = self.control.get(saga_id)
-            if state is None or not state.paused or not scope.covers(state):
+            if state is None or not state.paused or not scope.covers(state) or self.pauses.holding_back(state):
                 continue
             try:
                 sent += self.send(state, sent / _A_SECOND)
@@ -165,29 +233,55 @@ class Pausing(Struct, frozen=True):
             self.advancer.send_again(state, delay)
         return True
 
-    def seen(self, state: SagaState) -> bool:
-        """Handle a due saga that may be paused: let it continue if its pause has ended. Return whether it was
-        paused."""
+    def seen(self, state: SagaState, due: str) -> bool:
+        """Handle a saga that may be paused: let it continue if its pause has ended. Return whether it was paused.
+        ``due``: its due time in the index, in the stored form."""
         if not state.paused:
             return False
         if not self.pauses.holding_back(state):
             self.send(state, self._clock.chance() * SPREAD)
+        elif due <= iso(self._clock.now()):  # as after a time in which its type was not deployed
+            self.control.push_due(state.saga_id, due, paused_until(state))
         return True
 
-    def shards(self, now: float) -> dict[str, float]:
-        """Return the index keys that may have paused sagas, each with a time: its sagas due by then are to be handled.
+    def shards(self, now: float) -> list[Search]:
+        """Return what to hand out of the paused sagas of all types: those past their deadline, and those that no pause
+        holds.
 
-        While a pause covers all sagas of a key, only sagas past their deadline are due by that time. Otherwise all are.
+        The index does not show which step a saga has reached. So while the pauses of a type hold only some of its
+        sagas, all are handed out, once for each change of these pauses and once an hour. If no pause holds any, the
+        keys are searched for an hour after a change, then once an hour, and until they are empty. ``now``: epoch
+        seconds.
         """
-        pauses = dict[str, dict[Scope, Pause]]()
-        for scope, pause in self.pauses.all().items():
-            if pause.on or now - pause.resumed_at < SETTLING:
-                pauses.setdefault(scope.name, {})[scope] = pause
-        horizons = dict[str, float]()
-        for name, of_type in pauses.items():
-            for undo in (False, True):
-                whole = Scope(name) in of_type and of_type[Scope(name)].holds(undo=undo)
-                covered = whole or all(pause.holds(undo=undo) for pause in of_type.values())
-                keys = self.listing.paused_shards(name, undo=undo)
-                horizons |= dict.fromkeys(keys, now if covered else NEVER_DUE)
-        return horizons
+        on = self.pauses.all()
+        names = {saga.definition.name: None for saga in self.registry} | {scope.name: None for scope in on}
+        return [
+            search
+            for name in names
+            for undo in (False, True)
+            for search in self._shards_of(name, undo, {s: p for s, p in on.items() if s.name == name}, now)
+        ]
+
+    def _shards_of(self, name: str, undo: bool, pauses: dict[Scope, Pause], now: float) -> Iterable[Search]:
+        """Return what to hand out of a type's sagas that are paused before a step or, with ``undo``, before an undo."""
+        keys = self.listing.paused_shards(name, undo=undo)
+        held = {scope: pause for scope, pause in pauses.items() if pause.holds(undo=undo)}
+        look = self._looks.get((name, undo))
+        if look is None or look.held != held:
+            look = self._looks[name, undo] = _Look(held, now, look.at) if look else _Look(held)
+        is_time = now - look.at >= HOUR or look.at < look.changed <= now - _KNOWN
+        if held:
+            yield Search(keys, now)
+            if Scope(name) not in held:
+                look.at = math.floor(now) if is_time else look.at
+                yield Search(keys, NEVER_DUE, look.at)
+        elif name in self.registry and (is_time or now - look.changed < HOUR):
+            if any(self.listing.first_due(keys, NEVER_DUE)):
+                yield Search(keys, NEVER_DUE)
+            else:
+                look.at = now
+
+
+def _unknown_step(name: str, step: str, steps: list[str]) -> InvalidRequest:
+    problem = Problem("$.step", f"{name} has no step {step!r}; it has {', '.join(steps)}")
+    return InvalidRequest("unknown step", [problem])

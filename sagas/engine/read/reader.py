@@ -157,7 +157,8 @@ class Reader(Struct, frozen=True):
         view = self._with_children(saga_view(state, entries, paused=pause is not None), state)
         view, step = self._finished(view, state, entries, left_out), state.current
         if pause is not None:
-            view["pause"] = pause_view(*pause)
+            [described] = self.pauses.described(dict([pause])).items()
+            view["pause"] = pause_view(*described)
         if step is not None and forward(state) and state.lease is None:
             # An open circuit breaker delays the next attempt.
             breaker = self.breakers.waits_behind(state.saga, step.name)

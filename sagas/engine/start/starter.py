@@ -142,10 +142,11 @@ class Starter:
     def _refusal(self, saga_type: SagaType) -> Paused | None:
         """Return why the type does not accept new sagas now; ``None`` if it does."""
         name = saga_type.definition.name
-        pause = self._pauses.get(Scope(name))
+        scope, pause = Scope(name), self._pauses.get(Scope(name))
         if pause.on and not pause.starts:
             what = f"starts of {name} are paused" if pause.starts_only else f"{name} is paused"
-            return Paused(f"{what}: {pause.reason}" if pause.reason else what, retry_after=60)
+            reason = self._pauses.described({scope: pause})[scope].reason
+            return Paused(f"{what}: {reason}" if reason else what, retry_after=60)
         until = self._auto_disabler.paused_until(name)
         remaining = until - self._clock.now()
         if remaining <= 0:

@@ -6,6 +6,8 @@ shard, so no saga is sent again each minute while its message waits. Such a roun
 When it ends, its messages expire, and sagas that are still due are sent again. A round also ends once the queue is
 empty, because every message was then handled or lost. So a lost message delays its sagas by one round at most. The scan
 positions take one write per 1,000 sagas.
+
+A search of paused sagas is one round of an hour, because most of them stay where they are.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from msgspec import Struct, field
 
 from sagas.core.text import epoch, iso
 from sagas.engine.clock import Clock
+from sagas.engine.operate.pausing import HOUR, Search
 from sagas.engine.ports import WorkSender
 from sagas.messaging.routes import LONGEST_DELAY
 from sagas.messaging.work import BULK, NOW, DueSagas
@@ -68,8 +71,10 @@ class FindReport(Struct):
 
 
 class _Stretch(Struct):
-    """A part of a shard whose sagas are sent to a queue: sagas after ``after`` that are due by ``horizon``."""
+    """A part of a shard whose sagas are sent to a queue: sagas after ``after`` that are due by ``horizon``. ``name`` is
+    that of its scan position."""
 
+    name: str
     shard: str
     queue: str
     previous: ScanPosition
@@ -92,14 +97,14 @@ class _Run(Struct):
 class Finder(Struct, frozen=True):
     """Sends due sagas to workers. Concurrent runs do no harm, because only one of them sends each page.
 
-    ``paused_shards`` returns the index shards of paused types, each with a time. Sagas that are due by then are sent.
+    ``paused_shards`` returns which paused sagas to send.
     """
 
     listing: Listing
     scan_positions: ScanPositions
     queues: WorkSender
     clock: Clock
-    paused_shards: Callable[[float], dict[str, float]] = lambda now: {}
+    paused_shards: Callable[[float], Sequence[Search]] = lambda now: ()
     look_ahead: float = LOOK_AHEAD
 
     def run(self, task: Literal["recover", "purge"], budget: float) -> FindReport:
@@ -113,38 +118,51 @@ class Finder(Struct, frozen=True):
         if task == "recover":  # the message of a long wait is sent before its end
             queue = NOW if self.queues.has_work(NOW) else BULK
             stretches += self._stretches(self.listing.wait_shards, queue, now + self.look_ahead, _WAITS_ROUND, run)
-            for shard, horizon in self.paused_shards(now).items():
-                stretches += self._stretches([shard], BULK, horizon, ROUND, run)
+        stretches = self._handed_out(task, stretches, run)
+        if task == "recover" and run.report.finished:  # last, because the look at paused sagas takes time
+            for search in self.paused_shards(now):
+                length = HOUR if search.since else ROUND
+                stretches += self._stretches(search.shards, BULK, search.horizon, length, run, since=search.since)
         while stretches:
-            remaining: list[_Stretch] = []
-            for stretch in stretches:
-                if self.clock.now() >= run.end:
-                    run.report.finished = False
-                    break
-                page = self._page(stretch)
-                run.report.found += len(page)
-                run.unsent.setdefault((stretch.queue, stretch.until), []).extend(page)
-                self._send(task, run, at_least=_TOGETHER * _AT_ONCE)
-                if len(page) == _PAGE:
-                    remaining.append(stretch)
-            stretches = remaining if run.report.finished else []
+            stretches = self._handed_out(task, stretches, run)
         self._send(task, run, at_least=1)
         return run.report
 
-    def _stretches(self, shards: Sequence[str], queue: str, horizon: float, length: float, run: _Run) -> list[_Stretch]:
-        """Return the stretch to send of each shard with due sagas. A new round lasts ``length`` seconds."""
+    def _handed_out(self, task: str, stretches: Sequence[_Stretch], run: _Run) -> list[_Stretch]:
+        """Take a page of each stretch, and send what was collected. Return the stretches that have more; none at the
+        end of the run."""
+        remaining: list[_Stretch] = []
+        for stretch in stretches:
+            if self.clock.now() >= run.end:
+                run.report.finished = False
+                return []
+            page = self._page(stretch)
+            run.report.found += len(page)
+            run.unsent.setdefault((stretch.queue, stretch.until), []).extend(page)
+            self._send(task, run, at_least=_TOGETHER * _AT_ONCE)
+            if len(page) == _PAGE:
+                remaining.append(stretch)
+        return remaining
+
+    def _stretches(
+        self, shards: Sequence[str], queue: str, horizon: float, length: float, run: _Run, *, since: float = 0.0
+    ) -> list[_Stretch]:
+        """Return the stretch to send of each shard with due sagas. A new round lasts ``length`` seconds. With ``since``
+        (epoch seconds), there is one round that begins after that time, whenever the queue is empty."""
         now, stretches = self.clock.now(), list[_Stretch]()
         for shard, first in zip(shards, self.listing.first_due(shards, horizon), strict=True):
             if first is None:
                 continue
             run.report.overdue = max(run.report.overdue, now - epoch(first.sort))
-            previous = self.scan_positions.get(shard)
-            if previous.until - _AT_THE_END > now and not (
-                previous.moved_at + _SETTLING <= now and self._idle(queue, run)
-            ):
-                stretches.append(_Stretch(shard, queue, previous, previous.upto, previous.until, horizon))
+            name = f"all#{shard}" if since else shard
+            previous = self.scan_positions.get(name)
+            if since:
+                goes_on = previous.until >= since + length
             else:
-                stretches.append(_Stretch(shard, queue, previous, None, now + length, horizon))
+                lost = previous.moved_at + _SETTLING <= now and self._idle(queue, run)
+                goes_on = previous.until - _AT_THE_END > now and not lost
+            after, until = (previous.upto, previous.until) if goes_on else (None, now + length)
+            stretches.append(_Stretch(name, shard, queue, previous, after, until, horizon))
         return stretches
 
     def _idle(self, queue: str, run: _Run) -> bool:
@@ -164,7 +182,7 @@ class Finder(Struct, frozen=True):
         # Rule 14: note the position first, then send. So concurrent runs send nothing twice, and the next round finds
         # sagas that were noted but not sent.
         after = ScanPosition(page[-1], stretch.until, self.clock.now(), self.clock.new_owner())
-        if not self.scan_positions.move(stretch.shard, stretch.previous, after):
+        if not self.scan_positions.move(stretch.name, stretch.previous, after):
             return ()
         stretch.previous, stretch.after = after, after.upto
         return page

@@ -30,7 +30,7 @@ def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     def view_of(name: str, pauses: dict[Scope, Pause]) -> TypeView:
         definition, now = registry.get(name).definition, engine.clock.now()
         pause, streak = pauses.get(Scope(name), NO_PAUSE), engine.auto_disabler.streak(name, now)
-        views = [pause_view(scope, each) for scope, each in pauses.items() if each.on and scope.name == name]
+        views = [pause_view(scope, each) for scope, each in pauses.items() if scope.name == name]
         failing = streak.paused_until > now
         if failing:
             reason = f"{len(streak.failures) or 'too many'} sagas in a row failed"
@@ -55,13 +55,13 @@ def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
 
     def list_types() -> Response[str]:
         Request(app.current_event.raw_event).check_query()
-        pauses = engine.pauses.all(fresh=True)
+        pauses = engine.pauses.listed()
         types: TypeList = {"types": [view_of(saga.definition.name, pauses) for saga in registry]}
         return answer(200, types)
 
     def show_type(name: str) -> Response[str]:
         Request(app.current_event.raw_event).check_query()
-        return answer(200, view_of(name, engine.pauses.all(fresh=True)))
+        return answer(200, view_of(name, engine.pauses.listed()))
 
     def show_in_flight(name: str) -> Response[str]:
         request = Request(app.current_event.raw_event)
@@ -81,7 +81,7 @@ def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
             engine.pausing.pause(name, request.actor, change.reason or "", step=step, saga_id=saga_id, **kinds)
         else:
             engine.pausing.resume(name, request.actor, step=step, saga_id=saga_id)
-        return answer(200, view_of(name, engine.pauses.all(fresh=True)))
+        return answer(200, view_of(name, engine.pauses.listed()))
 
     def recover(name: str) -> Response[str]:
         engine.reader.check_deployed(name)

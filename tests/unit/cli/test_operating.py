@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cli.conftest import DEFINITION, Run
+from tests.unit.cli.conftest import DEFINITION, PAUSE, Run
 from tests.unit.client.stub import BEGAN, SAGA_ID, StubApi, a_saga, an_error
 
 BREAKER: dict[str, Any] = {
@@ -43,6 +43,13 @@ class TestOperating:
         (asked,) = api.asked
         assert (asked.method, asked.path) == (method, f"/v1/sagas/create-zip/{SAGA_ID}{path}")
         assert asked.body == body
+
+    def test_a_paused_step_that_a_release_removed_is_resumed(self, api: StubApi, run: Run) -> None:
+        gone = DEFINITION | {"pauses": [PAUSE | {"step": "zip"}, PAUSE | {"saga_id": SAGA_ID}]}
+        for answer in ({"types": [gone]}, DEFINITION):
+            api.will(200, answer)
+        assert run("resume", "create-zip", "zip").stdout == "create-zip zip is no longer paused.\n"
+        assert api.asked[-1].body == {"paused": False, "step": "zip", "saga_id": None, "reason": ""}
 
     def test_pause_and_resume(self, api: StubApi, run: Run) -> None:
         types, saga_id = {"types": [DEFINITION]}, SAGA_ID
