@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, SupportsFloat, cast
 
 import boto3
 
@@ -116,7 +116,7 @@ class BenchmarkContext:
         """As the real one."""
         return f"create-zip/{self.saga_id}/{filename}"
 
-    def progress(self, fraction: float, message: str = "") -> None:
+    def progress(self, fraction: SupportsFloat, message: str = "") -> None:
         """Nobody watches."""
 
 

@@ -369,7 +369,7 @@ def passes(record: Any, pattern: Any) -> bool:
     return any(record == one if isinstance(one, str) else passes(record, one) for one in pattern)
 
 
-def told(b: Outbox, monkeypatch: pytest.MonkeyPatch, *, steps: bool) -> tuple[int, int, int]:
+def told(b: Outbox, monkeypatch: pytest.MonkeyPatch, *, steps: bool) -> tuple[int, int, float]:
     """Tell a saga of three steps, each change by itself, which is the worst: how many invocations, events and read
     units that takes."""
     b.site.begin("trip")
