@@ -170,11 +170,13 @@ def _settled(plan: Plan, before: SagaState, after: SagaState, event: Event, now:
         return after
     stopped = after.ended or after.status is SagaStatus.DEAD_LETTERED
     postponed = isinstance(event, ev.StepPostponed) and event.settling
-    since = before.settling_since if postponed or isinstance(event, ev.SagaRecovered) else 0.0
+    lost = isinstance(event, ev.StepLost) or getattr(event, "failure", None) == ev.LOST
+    keeps = postponed or isinstance(event, ev.SagaRecovered) or (lost and misfit(plan, after, now))
+    since = before.settling_since if keeps else 0.0
     if not since and not stopped and plan.settle and (postponed or misfit(plan, after, now)):
         since = float(int(now))
-    keeps = since or after.status is SagaStatus.DEAD_LETTERED or after.unreadable != before.unreadable
-    unread = after.unreadable if keeps else ""
+    shown = since or after.status is SagaStatus.DEAD_LETTERED or after.unreadable != before.unreadable
+    unread = after.unreadable if shown else ""
     return replace(after, settling_since=0.0 if stopped else since, unreadable=unread)
 
 

@@ -60,7 +60,8 @@ def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStar
     turned = next_undo(plan, after, len(state.steps))
     if step is not None and step.status is StepStatus.WAITING:
         to_undo = turned.undoing and turned.cursor == state.cursor
-        turned = turned if to_undo else turned.with_step(state.cursor, replace(step, status=StepStatus.FAILED))
+        failed = replace(turned.steps[state.cursor], status=StepStatus.FAILED)
+        turned = turned if to_undo else turned.with_step(state.cursor, failed)
     return proceed(plan, turned, now)
 
 
@@ -114,6 +115,8 @@ def undo_postponed(plan: Plan, state: SagaState, fact: ev.CompensationPostponed,
     step = _being_undone(state, fact)
     if step is None or state.joins:
         return Decision(state)
+    if fact.settling:
+        return proceed(plan, _decided_again(plan, state, fact, step), now)
     again = replace(step, status=undo_pending(step), undo_attempts=step.undo_attempts.excused())
     after = replace(
         committed(state).with_step(fact.index, again),
@@ -121,6 +124,13 @@ def undo_postponed(plan: Plan, state: SagaState, fact: ev.CompensationPostponed,
         polling=Polling(fact.since, fact.looks, fact.message, fact.after, fact.retry_at),
     )
     return proceed(plan, try_again(after, fact.retry_at, now), now)
+
+
+def _decided_again(plan: Plan, state: SagaState, fact: ev.CompensationPostponed, step: StepState) -> SagaState:
+    """Uncount the attempt and continue with the next undo, which is this one only if the step has to be undone."""
+    failed = StepStatus.COMPENSATION_FAILED if state.retrying_undos else undo_pending(step)
+    again = replace(step, status=failed, undo_attempts=step.undo_attempts.given_back())
+    return next_undo(plan, committed(state).with_step(fact.index, again), fact.index + 1)
 
 
 def undo_failed(plan: Plan, state: SagaState, fact: ev.CompensationFailed, now: float) -> Decision:
