@@ -369,6 +369,21 @@ def test_what_was_never_started_is_closed(bench: Make, monkeypatch: pytest.Monke
     assert parent.fan_out.handed_out == 3
 
 
+def test_an_interrupted_start_is_completed_and_cancelled(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others, of which nothing is stored, never start."""
+    b = bench(Basketful, Shipment)
+    saga_id = b.start("basketful", {"parcels": 3})
+    b.deliver("basketful", "pack")
+    once(monkeypatch, type(b.engine.control), "create")
+    with pytest.raises(Death):
+        b.run()
+    b.engine.operations.cancel("basketful", saga_id, "ann")
+    b.run()
+    assert b.status(saga_id) == "CANCELLED"
+    assert statuses(b, saga_id) == {"CANCELLED": 1}
+    assert "book 0:1" not in LOG
+
+
 def test_a_tree_is_purged_as_one(bench: Make) -> None:
     b = bench(Basketful, Shipment)
     saga_id = b.start("basketful", {"parcels": 2})

@@ -130,11 +130,7 @@ def keeper(*types: Any) -> Any:
 @pytest.fixture(params=[True, False], ids=["carried", "read"])
 def begun(request: pytest.FixtureRequest, bench: Make) -> tuple[Bench, str]:
     """A saga of the first release that has its request, a result and a signal, and whether messages carry these."""
-    return begun_in(bench, carry=request.param)
-
-
-def begun_in(bench: Make, *, carry: bool) -> tuple[Bench, str]:
-    b = bench(First, carry=carry)
+    b = bench(First, carry=request.param)
     saga_id = b.start("payout", {"name": "Ada", "iban": IBAN})
     b.deliver("payout", "make")
     b.engine.signals.send("payout", saga_id, "answer", {"pin": PIN, "yes": True}, "ann")

@@ -27,10 +27,7 @@ SETTLE = 900
 @pytest.fixture
 def settling(bench: Callable[..., Bench]) -> Callable[..., Bench]:
     """Make a bench whose sagas wait fifteen minutes for a release."""
-    return settling_in(bench)
 
-
-def settling_in(bench: Callable[..., Bench]) -> Callable[..., Bench]:
     def make(*classes: type[Any]) -> Bench:
         made = bench(*classes)
         made.stack.settle_seconds = SETTLE

@@ -12,6 +12,7 @@ import pytest
 from sagas import Context, Exhausted, NotYet, Retry, Saga, sleep, step, wait_for
 from sagas.core.text import epoch
 from sagas.errors import Conflict, InvalidRequest, NotFound
+from sagas.store.inbox import Inbox
 from tests.engine.metering import Wire
 from tests.support.bench import Bench, Death
 from tests.support.sagas import FAIL, LOG, Order, act
@@ -212,6 +213,23 @@ def test_a_signal_whose_sender_died_is_taken_by_the_supervisor(bench: Make, monk
         signal(b, saga_id, {"by": "ada"})
     visit(b, 130.0)
     assert b.status(saga_id) == "COMPLETED"
+
+
+def test_a_signal_that_a_cancel_overtakes_leaves_no_value(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sender would be told that the saga knows it."""
+    b = bench(Loan)
+    saga_id = waiting(b)
+    accept = Inbox.accept
+
+    def overtaken(inbox: Inbox, *given: Any) -> bool:
+        b.engine.operations.cancel("loan", saga_id, "bob")
+        return accept(inbox, *given)
+
+    monkeypatch.setattr(Inbox, "accept", overtaken)
+    with pytest.raises(Conflict, match="no longer accepts a signal"):
+        signal(b, saga_id, {"by": "ada"})
+    b.run()
+    assert b.status(saga_id) == "CANCELLED"
 
 
 def test_a_signal_is_refused_where_it_does_not_belong(bench: Make) -> None:

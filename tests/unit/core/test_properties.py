@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 from msgspec.structs import replace
 
 from sagas.core import events as ev
-from sagas.core import transitions, undoing
 from sagas.core.automaton import ROWS, TABLE, decide
 from sagas.core.commands import (
     Backlog,
@@ -497,28 +494,3 @@ def test_no_row_leads_back() -> None:
         for source in row.sources:
             if source is S.COMPENSATING or source in ENDED:
                 assert not {S.PENDING, S.RUNNING, S.WAITING} & set(row.targets), row
-
-
-def _anybody(state: SagaState, fact: ev.StepFact) -> StepState | None:
-    return state.current
-
-
-def _counts_backward(state: SagaState) -> SagaState:
-    return structs.replace(state, seq=state.seq - 1)
-
-
-MISTAKES: list[tuple[Any, str, Callable[..., Any], Any]] = [
-    (transitions, "_running", _anybody, test_a_fact_about_no_execution_under_way_changes_nothing),
-    (undoing, "_being_undone", _anybody, test_a_fact_about_no_execution_under_way_changes_nothing),
-    (transitions, "committed", _counts_backward, test_any_events_in_any_order_and_number),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("module", "name", "mistake", "test"), MISTAKES)
-def test_a_mistake_is_noticed(
-    module: Any, name: str, mistake: Callable[..., Any], test: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, name, mistake)
-    with pytest.raises((AssertionError, ExceptionGroup)):
-        test()

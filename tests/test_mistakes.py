@@ -1,0 +1,390 @@
+"""Mistakes made on purpose. Each names its guards, tests of the fast set, and every one of them must fail.
+
+Another harness has such mistakes, too: the rules of the protocol that ``tests/faults`` switches off.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import pytest
+from hypothesis.internal.conjecture import engine
+from msgspec.structs import replace
+
+from sagas.authoring.definition.definition import SagaDefinition
+from sagas.authoring.redaction import Place, Redaction
+from sagas.core import automaton, rules, transitions, undoing
+from sagas.core import events as ev
+from sagas.core.commands import Backlog, Decision
+from sagas.core.events import Failure
+from sagas.core.fit import Deployed, Fit, fit
+from sagas.core.gates import AttemptOutcome
+from sagas.core.rules import Plan
+from sagas.core.states import SagaState, StepState, StepStatus
+from sagas.engine import advance, children, committer, registry
+from sagas.engine.attempt import attempt
+from sagas.engine.operate import breaker
+from sagas.engine.start.children import ChildCreator
+from sagas.engine.step_queues import StepQueues
+from sagas.store.connection import Fenced, SharedConnection
+from sagas.store.control.control import ControlItems
+from tests.model import lived, shrinking
+from tests.model.pairs import Case
+
+Patch = pytest.MonkeyPatch
+Make = Callable[[Patch], None]
+
+MISTAKES: dict[str, tuple[Make, tuple[str, ...]]] = {}
+"""By name, how each is made, and its guards: unmarked tests."""
+
+_PAIRS = "tests/model/test_pairs.py::test_some_pairs_of_four_steps"
+_ON_THE_ENGINE = "tests/engine/test_pairs.py::test_some_pairs"
+_ONCE = "tests/engine/test_pairs.py::test_what_was_wrong_once"
+_SETTLING = "tests/engine/test_settling.py"
+
+
+def mistake(name: str, *guards: str) -> Callable[[Make], Make]:
+    """Declare a mistake, and the tests that notice it."""
+
+    def declared(make: Make) -> Make:
+        MISTAKES[name] = make, guards
+        return make
+
+    return declared
+
+
+def in_place_of(patch: Patch, original: Callable[..., Any], other: Callable[..., Any]) -> None:
+    """Put ``other`` in the place of a function, wherever it was imported, and in the table of the automaton."""
+    for name, module in [*sys.modules.items()]:
+        if name.startswith("sagas.") and vars(module).get(original.__name__) is original:
+            patch.setattr(module, original.__name__, other)
+    for key, row in automaton.TABLE.items():
+        if row.apply is original:
+            patch.setitem(automaton.TABLE, key, replace(row, apply=other))
+
+
+# Releases.
+
+
+@mistake("an undo is owed only where the release has one", _PAIRS, _ON_THE_ENGINE)
+def _undo_of_the_release_only(patch: Patch) -> None:
+    def judged(was: StepState, now: Deployed | None, saga: str = "") -> Fit:
+        owed = now is not None and now.kind == was.waits_for and now.undo
+        return fit(was, now, saga)._replace(owes_undo=owed)
+
+    in_place_of(patch, fit, judged)
+
+
+@mistake("the undo of another kind counts", _PAIRS)
+def _undo_of_another_kind(patch: Patch) -> None:
+    def judged(was: StepState, now: Deployed | None, saga: str = "") -> Fit:
+        return fit(was, now, saga)._replace(owes_undo=was.undo or (now is not None and now.undo))
+
+    in_place_of(patch, fit, judged)
+
+
+@mistake("plain code runs in place of a wait", _PAIRS, _ON_THE_ENGINE)
+def _any_kind_runs(patch: Patch) -> None:
+    def judged(was: StepState, now: Deployed | None, saga: str = "") -> Fit:
+        return fit(was, now, saga) if now is None else fit(was, now, saga)._replace(forward=None)
+
+    in_place_of(patch, fit, judged)
+
+
+@mistake("nothing waits for a release", _PAIRS, f"{_SETTLING}::test_it_waits_visibly_and_uses_up_nothing")
+def _at_once(patch: Patch) -> None:
+    def never(plan: Plan, state: SagaState, now: float) -> bool:
+        return False
+
+    in_place_of(patch, rules.settles, never)
+
+
+@mistake(
+    "a message that is sent again restarts the time",
+    _PAIRS,
+    f"{_SETTLING}::test_each_look_keeps_the_time_since_when_it_waits",
+)
+def _a_look_restarts_the_time(patch: Patch) -> None:
+    settled = cast("Any", automaton)._settled
+
+    def forgotten(plan: Plan, before: SagaState, after: SagaState, event: Any, now: float) -> SagaState:
+        kept = replace(before, settling_since=0.0) if isinstance(event, ev.SagaRecovered) else before
+        return settled(plan, kept, after, event, now)
+
+    in_place_of(patch, settled, forgotten)
+
+
+@mistake("the time counts from the last change", _PAIRS, _ONCE)
+def _since_the_last_change(patch: Patch) -> None:
+    def settles(plan: Plan, state: SagaState, now: float) -> bool:
+        return now < (state.updated_at if state.settling_since else now) + plan.settle
+
+    in_place_of(patch, rules.settles, settles)
+
+
+@mistake("what has begun needs its code", _PAIRS, _ON_THE_ENGINE)
+def _what_has_begun(patch: Patch) -> None:
+    misfit = rules.misfit
+
+    def always(plan: Plan, state: SagaState, now: float) -> Failure | None:
+        if state.current is None or state.undoing:
+            return misfit(plan, state, now)
+        return plan.steps[state.cursor].forward if rules.forward(state) else None
+
+    in_place_of(patch, misfit, always)
+
+
+@mistake("each search begins at the top", _PAIRS)
+def _from_the_top(patch: Patch) -> None:
+    next_undo = rules.next_undo
+
+    def top(plan: Plan, state: SagaState, below: int) -> SagaState:
+        return next_undo(plan, state, len(state.steps))
+
+    in_place_of(patch, next_undo, top)
+
+
+@mistake("a retry undoes what was passed", _PAIRS)
+def _all_undos(patch: Patch) -> None:
+    def redriven(plan: Plan, state: SagaState, fact: ev.SagaRetried, now: float) -> Decision:
+        for index, step in enumerate(state.steps):
+            if step.status is StepStatus.COMPENSATION_FAILED:
+                state = state.with_step(index, replace(step, status=rules.undo_pending(step)))
+        after = undoing.committed(state)
+        return undoing.proceed(plan, rules.next_undo(plan, after, len(after.steps)), now)
+
+    in_place_of(patch, undoing.undos_redriven, redriven)
+
+
+@mistake("a claim does not ask for the kind", _ON_THE_ENGINE)
+def _a_claim_of_any_kind(patch: Patch) -> None:
+    claim = ControlItems.claim_step
+
+    def of_any_kind(self: ControlItems, *given: Any, kind: str | None = None, **named: Any) -> Any:
+        return claim(self, *given, **named)
+
+    patch.setattr(ControlItems, "claim_step", of_any_kind)
+
+
+# Values of another release.
+
+_RESULTS = "tests/engine/test_results_of_releases.py"
+_SECRETS = "tests/engine/test_secrets_of_releases.py"
+_SHOWS_NOTHING = f"{_SECRETS}::test_a_later_release_neither_shows_nor_journals_them"
+
+
+@mistake(
+    "the last step gives the result",
+    _ON_THE_ENGINE,
+    f"{_RESULTS}::test_a_saga_shows_the_result_of_the_step_that_its_own_release_named",
+    f"{_RESULTS}::test_children_are_joined_by_the_step_that_their_own_release_named",
+)
+def _the_result_is_the_last_steps(patch: Patch) -> None:
+    def last(state: SagaState) -> StepState:
+        return state.steps[-1]
+
+    patch.setattr(SagaState, "result_step", property(last))
+
+
+@mistake("no value is stored with its hidden paths", _ON_THE_ENGINE, _SHOWS_NOTHING)
+def _no_paths_are_stored(patch: Patch) -> None:
+    def nothing(paths: object) -> dict[str, object]:
+        return {}
+
+    for module in (attempt, registry, committer, children):
+        patch.setattr(module, "hiding", nothing)
+
+
+@mistake("only the deployed type hides", _ON_THE_ENGINE, _SHOWS_NOTHING)
+def _stored_paths_do_not_count(patch: Patch) -> None:
+    whole = Redaction.view
+
+    def view(self: Redaction, source: str, data: Any, stored: Iterable[Place] = ()) -> tuple[Any, list[str]]:
+        return whole(self, source, data)
+
+    patch.setattr(Redaction, "view", view)
+
+
+@mistake(
+    "only what is stored hides",
+    _ON_THE_ENGINE,
+    f"{_SECRETS}::test_what_a_later_release_hides_is_hidden_in_older_sagas",
+)
+def _declared_paths_do_not_count(patch: Patch) -> None:
+    whole = Redaction.view
+
+    def view(self: Redaction, source: str, data: Any, stored: Iterable[Place] = ()) -> tuple[Any, list[str]]:
+        return whole(Redaction(), source, data, stored)
+
+    patch.setattr(Redaction, "view", view)
+
+
+@mistake(
+    "the results of children lose their places",
+    f"{_SECRETS}::test_results_of_children_keep_their_paths_in_the_join",
+)
+def _paths_in_a_join_have_no_place(patch: Patch) -> None:
+    patch.setattr(children, "EACH", "nowhere")
+
+
+@mistake(
+    "a value that does not fit closes the breaker",
+    f"{_SETTLING}::test_a_value_that_the_code_cannot_read_closes_no_breaker",
+)
+def _a_value_that_does_not_fit_is_an_answer(patch: Patch) -> None:
+    class Counted:
+        SUCCESS = NONE = AttemptOutcome.SUCCESS
+        FAILURE = AttemptOutcome.FAILURE
+
+    patch.setattr(breaker, "AttemptOutcome", Counted)
+
+
+@mistake(
+    "the types of children are not compared",
+    f"{_RESULTS}::test_children_in_another_order_do_not_take_each_others_places",
+)
+def _the_types_of_children_do_not_count(patch: Patch) -> None:
+    def none(definition: SagaDefinition, state: SagaState) -> list[str]:
+        return []
+
+    patch.setattr(attempt, "changed_children", none)
+
+
+@mistake(
+    "a queue that is gone is an error",
+    f"{_SETTLING}::test_resuming_a_type_resumes_all_its_sagas_but_for_one_that_has_no_queue",
+    _ONCE,
+)
+def _a_queue_that_is_gone_is_an_error(patch: Patch) -> None:
+    patch.setattr(advance, "NotFound", Fenced)
+
+
+# The automaton.
+
+_PROPERTIES = "tests/unit/core/test_properties.py"
+_NO_EXECUTION = f"{_PROPERTIES}::test_a_fact_about_no_execution_under_way_changes_nothing"
+
+
+def _anybody(state: SagaState, fact: ev.StepFact) -> StepState | None:
+    return state.current
+
+
+@mistake("a fact about another execution counts", _NO_EXECUTION)
+def _anybody_runs(patch: Patch) -> None:
+    patch.setattr(transitions, "_running", _anybody)
+
+
+@mistake("a fact about another undo counts", _NO_EXECUTION)
+def _anybody_is_undone(patch: Patch) -> None:
+    patch.setattr(undoing, "_being_undone", _anybody)
+
+
+@mistake("a commit counts backward", f"{_PROPERTIES}::test_any_events_in_any_order_and_number")
+def _counts_backward(patch: Patch) -> None:
+    def backward(state: SagaState) -> SagaState:
+        return replace(state, seq=state.seq - 1)
+
+    patch.setattr(transitions, "committed", backward)
+
+
+# The proof that a message is still in its queue.
+
+_QUEUES = "tests/engine/test_step_queues.py"
+
+
+@mistake("every message counts as lost", f"{_QUEUES}::test_a_function_that_cannot_run_undoes_nothing")
+def _no_line(patch: Patch) -> None:
+    def lost(queues: StepQueues, state: SagaState) -> Backlog:
+        return Backlog.LOST
+
+    patch.setattr(StepQueues, "backlog", lost)
+
+
+@mistake("an empty queue has lost its messages", f"{_QUEUES}::test_a_function_that_cannot_run_undoes_nothing")
+def _empty_is_lost(patch: Patch) -> None:
+    backlog = StepQueues.backlog
+
+    def lost(queues: StepQueues, state: SagaState) -> Backlog:
+        said = backlog(queues, state)
+        return said if said is Backlog.WAITING else Backlog.LOST
+
+    patch.setattr(StepQueues, "backlog", lost)
+
+
+# Signals and children.
+
+
+@mistake(
+    "a signal and its flag are two writes",
+    "tests/engine/test_waits.py::test_a_signal_that_a_cancel_overtakes_leaves_no_value",
+)
+def _signals_in_two_writes(patch: Patch) -> None:
+    dispatch = SharedConnection.dispatch
+
+    def apart(self: SharedConnection, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        writes = request.get("TransactItems", [])
+        if not any("content" in write.get("Put", {}).get("Item", {}) for write in writes):
+            return dispatch(self, operation, request)
+        for write in writes:
+            dispatch(self, operation, {"TransactItems": [write]})
+        return {}
+
+    patch.setattr(SharedConnection, "dispatch", apart)
+
+
+@mistake(
+    "a start that a cancel finds is left as it is",
+    "tests/engine/test_children.py::test_an_interrupted_start_is_completed_and_cancelled",
+)
+def _starts_are_left(patch: Patch) -> None:
+    start = ChildCreator.start_child
+
+    def left(self: ChildCreator, *given: Any, sends: bool = True, **named: Any) -> Any:
+        return start(self, *given, **named) if sends else None
+
+    patch.setattr(ChildCreator, "start_child", left)
+
+
+def _run(*options: str) -> pytest.ExitCode:
+    """Run tests of the fast set in this process, up to the first failure."""
+    caches = lived.plan, lived.alone
+    for cache in caches:
+        cache.cache_clear()
+    fast = ("-m", "not slow and not proof")
+    code = pytest.main(["-qx", *fast, "-p", "no:cacheprovider", "-p", "no:xdist", *options])
+    for cache in caches:
+        cache.cache_clear()
+    return pytest.ExitCode(code)
+
+
+def _as_found(case: Case, wrong: Callable[[Case], str]) -> tuple[Case, str]:
+    """Do not reduce a case that is wrong: nobody reads it."""
+    return case, wrong(case)
+
+
+_GUARDS = list(dict.fromkeys(guard for _, guards in MISTAKES.values() for guard in guards))
+
+
+@pytest.fixture(scope="module")
+def imported() -> None:
+    """Import what the guards need: what is imported while a mistake is made would keep it."""
+    assert _run("--collect-only", *_GUARDS) is pytest.ExitCode.OK
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.usefixtures("imported")
+def test_a_mistake_is_noticed(name: str, monkeypatch: Patch) -> None:
+    make, guards = MISTAKES[name]
+    make(monkeypatch)
+    monkeypatch.setattr(shrinking, "smallest", _as_found)
+    monkeypatch.setattr(engine, "MAX_SHRINKS", 0)
+    assert [guard for guard in guards if _run(guard) is not pytest.ExitCode.TESTS_FAILED] == []
+
+
+@pytest.mark.slow
+def test_without_a_mistake_the_guards_pass() -> None:
+    """After all of them: none is left, and no guard fails because it runs a second time."""
+    assert _run(*_GUARDS) is pytest.ExitCode.OK
