@@ -286,15 +286,10 @@ def children_seen(plan: Plan, state: SagaState, event: ChildrenSeen, now: float)
         policy = exhausted_policy(plan, replace(state, unreadable=unreadable), failed, rejected=False)
         if isinstance(policy, ev.Failure):
             fact = ev.StepDeadLettered(state.cursor, ev.DeadLetterCause.CODE_MISSING, failure=policy)
-    if _needs_code(fact or event.fact) and settles(plan, state, now):
+    following = fact or event.fact
+    if isinstance(following, ev.StepDeadLettered) and settles(plan, state, now):
         return settling(plan, state, now)
-    return Decision(_claimed(state, event.lease), Write(fact or event.fact))
-
-
-def _needs_code(fact: ev.Fact) -> bool:
-    """Whether a release may still change what this fact says, because it is about code that is not deployed."""
-    failure = getattr(fact, "failure", None)
-    return isinstance(failure, ev.Failure) and failure.code_missing
+    return Decision(_claimed(state, event.lease), Write(following))
 
 
 def cancel_arrived(plan: Plan, state: SagaState, event: CancelArrived, now: float) -> Decision:

@@ -392,7 +392,7 @@ def undo_still_owed(plan: Plan, index: int, step: StepState) -> bool:
     """Whether the undo that is next still has to be called. While its code was not deployed, undoing may have included
     a step that has not completed, and needs no undo. An undo that was called before is called again."""
     called = step.undo_attempts.made > (1 if step.status is StepStatus.COMPENSATING else 0)
-    return step.result_seq > 0 or called or step.waits_for == "children" or _undone_when_started(plan, index, step)
+    return step.result_seq > 0 or called or _undone_when_started(plan, index, step)
 
 
 def _undone_when_started(plan: Plan, index: int, step: StepState) -> bool:
@@ -430,10 +430,7 @@ def next_undo(plan: Plan, state: SagaState, below: int) -> SagaState:
             if step.status is not StepStatus.COMPENSATION_FAILED:
                 continue
             step = replace(step, status=undo_pending(step), undo_attempts=step.undo_attempts.renewed())
-            owed = undo_still_owed(plan, index, step)
-        else:
-            owed = undoable(plan, index, step)
-        if owed:
+        if state.retrying_undos or undoable(plan, index, step):
             if step.waits_for == "children":  # the saga waits until the children are undone
                 step = replace(step, status=StepStatus.WAITING, undo_attempts=step.undo_attempts.claimed())
             return replace(
@@ -444,8 +441,7 @@ def next_undo(plan: Plan, state: SagaState, below: int) -> SagaState:
                 not_before=0.0,
             )
         if step.status in _STARTED and job_in_doubt(plan, index, step):
-            step = replace(step, outcome_unknown=True)
-        state = state.with_step(index, step)
+            state = state.with_step(index, replace(step, outcome_unknown=True))
     state = replace(state, retrying_undos=False)
     if any(s.status is StepStatus.COMPENSATION_FAILED for s in state.steps):
         return replace(state, status=SagaStatus.COMPENSATION_FAILED)

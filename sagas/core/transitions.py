@@ -330,8 +330,8 @@ def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, 
     after = replace(committed(state), status=SagaStatus.DEAD_LETTERED, dead=fact.message, polling=None)
     if fact.cause.fails_step:
         attempts = step.attempts.given_back() if called else step.attempts
-        # The wait has begun, so it may have to be undone.
-        timed_out = step.timed_out or (unanswered and step.status is StepStatus.WAITING)
+        # A wait for a signal has begun, so it may have to be undone.
+        timed_out = step.timed_out or waits_for == "signal"
         failed = replace(step, status=StepStatus.FAILED, attempts=attempts, timed_out=timed_out)
         after = after.with_step(fact.index, failed)
         unreadable = "" if fact.cause is ev.DeadLetterCause.CODE_MISSING else unreadable_part(fact.failure)

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.commands import Decision
-from sagas.core.rules import Plan, forward, next_undo, undo_out_of_budget, undo_pending, undoable
+from sagas.core.rules import Plan, forward, job_in_doubt, next_undo, undo_out_of_budget, undo_pending, undoable
 from sagas.core.states import Cancel, Order, Polling, Recovery, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.transitions import busy, committed, proceed, released, stalled, try_again, unreadable_part
 
@@ -116,7 +116,7 @@ def undo_postponed(plan: Plan, state: SagaState, fact: ev.CompensationPostponed,
     if step is None or state.joins:
         return Decision(state)
     if fact.settling:
-        return proceed(plan, _decided_again(plan, state, fact, step), now)
+        return proceed(plan, _passed(plan, state, fact, step), now)
     again = replace(step, status=undo_pending(step), undo_attempts=step.undo_attempts.excused())
     after = replace(
         committed(state).with_step(fact.index, again),
@@ -126,11 +126,12 @@ def undo_postponed(plan: Plan, state: SagaState, fact: ev.CompensationPostponed,
     return proceed(plan, try_again(after, fact.retry_at, now), now)
 
 
-def _decided_again(plan: Plan, state: SagaState, fact: ev.CompensationPostponed, step: StepState) -> SagaState:
-    """Uncount the attempt and continue with the next undo, which is this one only if the step has to be undone."""
-    failed = StepStatus.COMPENSATION_FAILED if state.retrying_undos else undo_pending(step)
-    again = replace(step, status=failed, undo_attempts=step.undo_attempts.given_back())
-    return next_undo(plan, committed(state).with_step(fact.index, again), fact.index + 1)
+def _passed(plan: Plan, state: SagaState, fact: ev.CompensationPostponed, step: StepState) -> SagaState:
+    """Uncount the attempt and continue with the next undo: the step did not complete, so its undo is not owed."""
+    in_doubt = step.outcome_unknown or job_in_doubt(plan, fact.index, step)
+    attempts = step.undo_attempts.given_back()
+    failed = replace(step, status=StepStatus.FAILED, undo_attempts=attempts, outcome_unknown=in_doubt)
+    return next_undo(plan, committed(state).with_step(fact.index, failed), fact.index)
 
 
 def undo_failed(plan: Plan, state: SagaState, fact: ev.CompensationFailed, now: float) -> Decision:

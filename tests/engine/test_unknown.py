@@ -390,7 +390,8 @@ def test_a_journaled_failure_is_not_committed_without_its_policy(
     else:
         assert (b.status(saga_id), LOG) == ("DEAD_LETTERED", ["book", "charge"])
         retried(b, saga_id)
-    assert (b.status(saga_id), LOG[-1]) == ("COMPLETED", "last")
+    again = ["charge"] if back_after * 60 >= SETTLE else []
+    assert (b.status(saga_id), LOG) == ("COMPLETED", ["book", "charge", *again, "last"])
 
 
 def test_an_outcome_that_could_not_be_committed_waits_for_its_policy(
