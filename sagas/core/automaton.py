@@ -108,7 +108,7 @@ ROWS: tuple[Row, ...] = (
     Row((S.COMPLETED,), ev.CompensationStarted, undoing.compensation_started, _TURNED[:2], "undone by force"),
     Row((S.COMPENSATING,), ev.StepCompensated, undoing.step_compensated, _UNDONE, "last undo done"),
     Row((S.COMPENSATING,), ev.CompensationAttemptFailed, undoing.undo_attempt_failed, (S.COMPENSATION_FAILED,)),
-    Row((S.COMPENSATING,), ev.CompensationPostponed, undoing.undo_postponed, ()),
+    Row((S.COMPENSATING,), ev.CompensationPostponed, undoing.undo_postponed, _UNDONE, "no undo is left"),
     Row((S.COMPENSATING,), ev.CompensationFailed, undoing.undo_failed, (S.COMPENSATION_FAILED,), "an undo failed"),
     Row((S.DEAD_LETTERED,), ev.SagaRetried, transitions.redriven, (S.RUNNING, S.WAITING), "retried by an operator"),
     Row((S.COMPENSATION_FAILED,), ev.SagaRetried, undoing.undos_redriven, _UNDONE, "retried by an operator"),
