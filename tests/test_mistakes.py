@@ -15,13 +15,13 @@ from msgspec.structs import replace
 
 from sagas.authoring.definition.definition import SagaDefinition
 from sagas.authoring.redaction import Place, Redaction
-from sagas.core import automaton, rules, transitions, undoing
+from sagas.core import arrivals, automaton, rules, transitions, undoing
 from sagas.core import events as ev
 from sagas.core.commands import Backlog, Decision
 from sagas.core.events import Failure
 from sagas.core.fit import Deployed, Fit, fit
 from sagas.core.gates import AttemptOutcome, Pause, Scope
-from sagas.core.rules import Plan
+from sagas.core.rules import ForwardPlan, Plan, UndoPlan
 from sagas.core.states import SagaState, StepState, StepStatus
 from sagas.engine import advance, children, committer, registry
 from sagas.engine.attempt import attempt
@@ -126,14 +126,15 @@ def _since_the_last_change(patch: Patch) -> None:
     in_place_of(patch, rules.settles, settles)
 
 
-@mistake("what has begun needs its code", _PAIRS, _ON_THE_ENGINE)
+@mistake("what has begun needs its code", _PAIRS, _ONCE)
 def _what_has_begun(patch: Patch) -> None:
     misfit = rules.misfit
 
     def always(plan: Plan, state: SagaState, now: float) -> Failure | None:
         if state.current is None or state.undoing:
             return misfit(plan, state, now)
-        return plan.steps[state.cursor].forward if rules.forward(state) else None
+        own = plan.steps[state.cursor].forward
+        return own if isinstance(own, Failure) and rules.forward(state) else None
 
     in_place_of(patch, misfit, always)
 
@@ -168,6 +169,166 @@ def _a_claim_of_any_kind(patch: Patch) -> None:
         return claim(self, *given, **named)
 
     patch.setattr(ControlItems, "claim_step", of_any_kind)
+
+
+# What is not deployed.
+
+_UNKNOWN = "tests/engine/test_unknown.py"
+
+
+@mistake(
+    "an undo that is gone is owed only to a step that completed",
+    _PAIRS,
+    f"{_UNKNOWN}::test_the_undo_of_a_started_step_waits_for_its_code",
+    f"{_UNKNOWN}::test_without_it_an_operator_is_asked",
+)
+def _completed_steps_only(patch: Patch) -> None:
+    wants = cast("Any", rules)._undone_when_started
+
+    def known(plan: Plan, index: int, step: StepState) -> bool:
+        return not isinstance(plan.steps[index].undo, Failure) and wants(plan, index, step)
+
+    in_place_of(patch, wants, known)
+
+
+@mistake(
+    "a policy that is unknown is to undo",
+    _PAIRS,
+    f"{_UNKNOWN}::test_children_that_failed_wait_for_the_policy",
+    f"{_UNKNOWN}::test_a_lost_last_attempt_is_not_undone_without_its_policy",
+)
+def _undone_by_default(patch: Patch) -> None:
+    policy = rules.exhausted_policy
+
+    def default(plan: Plan, state: SagaState, step: StepState, *, rejected: bool) -> Any:
+        found = policy(plan, state, step, rejected=rejected)
+        return "COMPENSATE" if isinstance(found, Failure) else found
+
+    in_place_of(patch, policy, default)
+
+
+@mistake(
+    "a step that waits is undone by its children",
+    _PAIRS,
+    f"{_UNKNOWN}::test_the_undo_of_a_step_that_waits_settles",
+)
+def _every_wait_is_for_children(patch: Patch) -> None:
+    misfit = rules.misfit
+
+    def of_others(plan: Plan, state: SagaState, now: float) -> Failure | None:
+        waits = state.undoing and state.current is not None and state.current.status is StepStatus.WAITING
+        return None if waits else misfit(plan, state, now)
+
+    in_place_of(patch, misfit, of_others)
+
+
+@mistake(
+    "a takeover needs no code",
+    f"{_UNKNOWN}::test_a_release_without_the_step_closes_no_lost_attempt_before_it_has_settled",
+    f"{_UNKNOWN}::test_a_journaled_failure_is_not_committed_without_its_policy",
+    f"{_UNKNOWN}::test_a_lost_undo_settles_before_an_earlier_undo_runs",
+)
+def _taken_over_at_once(patch: Patch) -> None:
+    take_over = cast("Any", arrivals)._taken_over
+
+    def at_once(plan: Plan, state: SagaState, lease: Any, now: float) -> Decision:
+        return take_over(replace(plan, settle=0.0), state, lease, now)
+
+    in_place_of(patch, take_over, at_once)
+
+
+@mistake(
+    "an undo that is gone has one attempt",
+    _PAIRS,
+    f"{_UNKNOWN}::test_a_lost_undo_settles_before_an_earlier_undo_runs",
+)
+def _one_attempt(patch: Patch) -> None:
+    used_up = rules.undo_out_of_budget
+
+    def once(plan: Plan, state: SagaState) -> bool:
+        return used_up(plan, state) or isinstance(plan.steps[state.cursor].undo, Failure)
+
+    in_place_of(patch, used_up, once)
+
+
+@mistake(
+    "a step that is not ready is in doubt at once",
+    f"{_UNKNOWN}::test_a_pivot_that_is_not_yet_done_holds_nothing",
+)
+def _in_doubt_at_once(patch: Patch) -> None:
+    postponed = transitions.step_postponed
+
+    def doubted(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: float) -> Decision:
+        decision, own = postponed(plan, state, fact, now), plan.steps[fact.index].undo
+        step = decision.state.steps[fact.index]
+        unknown = step.outcome_unknown or (isinstance(own, UndoPlan) and own.needs_result)
+        after = decision.state.with_step(fact.index, replace(step, outcome_unknown=unknown))
+        return replace(decision, state=after)
+
+    in_place_of(patch, postponed, doubted)
+
+
+@mistake(
+    "no job is in doubt",
+    _PAIRS,
+    f"{_UNKNOWN}::test_a_job_is_stopped_or_in_doubt",
+    f"{_UNKNOWN}::test_a_job_that_ran_out_of_time_is_in_doubt_if_its_undo_is_gone",
+)
+def _no_job_in_doubt(patch: Patch) -> None:
+    def never(plan: Plan, index: int, step: StepState) -> bool:
+        return False
+
+    in_place_of(patch, rules.job_in_doubt, never)
+
+
+@mistake(
+    "an undo that was reached is called",
+    f"{_UNKNOWN}::test_an_undo_that_turns_out_not_to_be_owed_is_not_called",
+)
+def _every_undo_is_called(patch: Patch) -> None:
+    def always(plan: Plan, index: int, step: StepState) -> bool:
+        return True
+
+    in_place_of(patch, rules.undo_still_owed, always)
+
+
+@mistake(
+    "children whose number is unknown begin at once",
+    f"{_UNKNOWN}::test_children_are_not_all_started_because_their_number_is_unknown",
+)
+def _all_children_at_once(patch: Patch) -> None:
+    started = transitions.children_started
+
+    def default(plan: Plan, state: SagaState, fact: ev.ChildrenStarted, now: float) -> Decision:
+        steps = (replace(own, forward=ForwardPlan()) if isinstance(own.forward, Failure) else own for own in plan.steps)
+        return started(replace(plan, steps=tuple(steps)), state, fact, now)
+
+    in_place_of(patch, started, default)
+
+
+@mistake(
+    "an outcome that was kept is committed by any release",
+    f"{_UNKNOWN}::test_an_outcome_that_could_not_be_committed_waits_for_its_policy",
+)
+def _kept_outcomes_need_no_policy(patch: Patch) -> None:
+    def never(plan: Plan, state: SagaState, fact: ev.Fact) -> bool:
+        return False
+
+    in_place_of(patch, rules.lacks_policy, never)
+
+
+@mistake(
+    "a type that is gone gives its sagas up after five stalls",
+    f"{_UNKNOWN}::test_it_is_never_given_up_by_a_number_of_stalls_that_is_not_its_own",
+)
+def _five_stalls(patch: Patch) -> None:
+    plan_of = registry.Registry.plan
+
+    def five(self: registry.Registry, state: SagaState) -> Plan:
+        own = plan_of(self, state)
+        return own if state.saga in self else replace(own, max_recovery_attempts=5)
+
+    patch.setattr(registry.Registry, "plan", five)
 
 
 # Values of another release.

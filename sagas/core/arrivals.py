@@ -32,6 +32,7 @@ from sagas.core.commands import (
 from sagas.core.rules import (
     LONG_WAIT,
     Plan,
+    exhausted_policy,
     forward,
     in_wait,
     misfit,
@@ -41,11 +42,12 @@ from sagas.core.rules import (
     pivot_holds,
     quiet_until,
     ready,
+    settles,
     takeover_fact,
     waits,
 )
 from sagas.core.states import Cancel, DeadMessage, Lease, SagaState, SagaStatus, StepStatus
-from sagas.core.transitions import resolvable, send_current
+from sagas.core.transitions import resolvable, send_current, unreadable_part
 
 SHORTEST_WAIT = 1.0
 """An invocation that has run several steps keeps its message for a retry that is due within these seconds."""
@@ -56,7 +58,13 @@ def _claimed(state: SagaState, lease: Lease) -> SagaState:
 
 
 def _taken_over(plan: Plan, state: SagaState, lease: Lease, now: float) -> Decision:
-    """Take over an expired lease (rule 4). The former holder can no longer commit, and its messages are stale."""
+    """Take over an expired lease (rule 4). The former holder can no longer commit, and its messages are stale.
+
+    What the former holder has journaled is committed, or its execution is closed. Both need the policies of the step,
+    so a saga that the deployed code does not fit waits for a release first.
+    """
+    if misfit(plan, state, now) and settles(plan, state, now):
+        return settling(plan, state, now)
     predecessor = state.lease.act_until if state.lease else 0.0
     after = _claimed(state, lease)
     after = replace(after, lost_until=max(state.lost_until, predecessor), dispatch=state.dispatch + 1)
@@ -271,7 +279,17 @@ def children_seen(plan: Plan, state: SagaState, event: ChildrenSeen, now: float)
     other_way = ev.ChildrenEnded if state.undoing else (ev.StepCompensated, ev.CompensationFailed)
     if fact is None and isinstance(event.fact, other_way):
         return Decision(state)
-    return Decision(_claimed(state, event.lease), Write(fact or event.fact))
+    if fact is None and isinstance(event.fact, ev.ChildrenEnded) and event.fact.failure is not None:
+        # The policy says what follows. Here it is asked for ahead, for the step as it would be.
+        failed = replace(step, status=StepStatus.FAILED, timed_out=True)
+        unreadable = unreadable_part(event.fact.failure)
+        policy = exhausted_policy(plan, replace(state, unreadable=unreadable), failed, rejected=False)
+        if isinstance(policy, ev.Failure):
+            fact = ev.StepDeadLettered(state.cursor, ev.DeadLetterCause.CODE_MISSING, failure=policy)
+    following = fact or event.fact
+    if isinstance(following, ev.StepDeadLettered) and settles(plan, state, now):
+        return settling(plan, state, now)
+    return Decision(_claimed(state, event.lease), Write(following))
 
 
 def cancel_arrived(plan: Plan, state: SagaState, event: CancelArrived, now: float) -> Decision:

@@ -108,7 +108,7 @@ ROWS: tuple[Row, ...] = (
     Row((S.COMPLETED,), ev.CompensationStarted, undoing.compensation_started, _TURNED[:2], "undone by force"),
     Row((S.COMPENSATING,), ev.StepCompensated, undoing.step_compensated, _UNDONE, "last undo done"),
     Row((S.COMPENSATING,), ev.CompensationAttemptFailed, undoing.undo_attempt_failed, (S.COMPENSATION_FAILED,)),
-    Row((S.COMPENSATING,), ev.CompensationPostponed, undoing.undo_postponed, ()),
+    Row((S.COMPENSATING,), ev.CompensationPostponed, undoing.undo_postponed, _UNDONE, "no undo is left"),
     Row((S.COMPENSATING,), ev.CompensationFailed, undoing.undo_failed, (S.COMPENSATION_FAILED,), "an undo failed"),
     Row((S.DEAD_LETTERED,), ev.SagaRetried, transitions.redriven, (S.RUNNING, S.WAITING), "retried by an operator"),
     Row((S.COMPENSATION_FAILED,), ev.SagaRetried, undoing.undos_redriven, _UNDONE, "retried by an operator"),
@@ -170,11 +170,13 @@ def _settled(plan: Plan, before: SagaState, after: SagaState, event: Event, now:
         return after
     stopped = after.ended or after.status is SagaStatus.DEAD_LETTERED
     postponed = isinstance(event, ev.StepPostponed) and event.settling
-    since = before.settling_since if postponed or isinstance(event, ev.SagaRecovered) else 0.0
+    lost = isinstance(event, ev.StepLost) or getattr(event, "failure", None) == ev.LOST
+    keeps = postponed or isinstance(event, ev.SagaRecovered) or (lost and misfit(plan, after, now))
+    since = before.settling_since if keeps else 0.0
     if not since and not stopped and plan.settle and (postponed or misfit(plan, after, now)):
         since = float(int(now))
-    keeps = since or after.status is SagaStatus.DEAD_LETTERED or after.unreadable != before.unreadable
-    unread = after.unreadable if keeps else ""
+    shown = since or after.status is SagaStatus.DEAD_LETTERED or after.unreadable != before.unreadable
+    unread = after.unreadable if shown else ""
     return replace(after, settling_since=0.0 if stopped else since, unreadable=unread)
 
 

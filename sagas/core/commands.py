@@ -10,7 +10,14 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from sagas.core.events import ChildrenEnded, CompensationFailed, Fact, SagaRecovered, StepCompensated
+from sagas.core.events import (
+    ChildrenEnded,
+    CompensationFailed,
+    Fact,
+    SagaRecovered,
+    StepCompensated,
+    StepDeadLettered,
+)
 from sagas.core.states import Lease, SagaState
 
 
@@ -96,9 +103,13 @@ class CompensateArrived(Struct, frozen=True):
     reason: str = ""
 
 
+ChildrenFact = ChildrenEnded | StepCompensated | CompensationFailed | SagaRecovered | StepDeadLettered
+"""A fact about a saga's children."""
+
+
 class ChildrenSeen(Struct, frozen=True):
-    """The supervisor, or the function that advances parents, has seen one of two things: all children of a saga have
-    ended or are undone, or no attempt could journal their end.
+    """The supervisor, or the function that advances parents, has seen one of three things: all children of a saga have
+    ended or are undone, or no attempt could journal their end, or the code of children is not deployed.
 
     Args:
         lease: the lease to take.
@@ -107,7 +118,7 @@ class ChildrenSeen(Struct, frozen=True):
     """
 
     lease: Lease
-    fact: ChildrenEnded | StepCompensated | CompensationFailed | SagaRecovered
+    fact: ChildrenFact
     round: int = 0
 
 

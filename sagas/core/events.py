@@ -14,6 +14,9 @@ from msgspec import Meta, Struct, field
 from sagas.core.states import DeadMessage, StepStatus
 from sagas.errors import TypeChanged
 
+CODE_GONE = "CodeGone"
+"""The type of a failure because code is not deployed."""
+
 
 class Failure(Struct, frozen=True):
     """Why an attempt failed: the class name of the exception and its text."""
@@ -24,7 +27,7 @@ class Failure(Struct, frozen=True):
     @property
     def code_missing(self) -> bool:
         """Whether the code was missing."""
-        return self.type == "CodeGone"
+        return self.type == CODE_GONE
 
     @property
     def type_changed(self) -> bool:
@@ -302,6 +305,8 @@ class Postponed(StepFact, frozen=True):
         retry_at: epoch seconds of the next poll.
         since: epoch seconds of the first poll.
         looks: the number of polls so far.
+        settling: the code was not called. A stored value does not fit the step, and the saga waits for a release. Or
+            the undo is not owed, which was unknown while its code was not deployed.
     """
 
     message: str
@@ -309,20 +314,18 @@ class Postponed(StepFact, frozen=True):
     retry_at: Annotated[float, TIME] = field(name="next_attempt_at")
     since: Annotated[float, TIME]
     looks: Annotated[int, ALWAYS] = 1
+    settling: bool = False
 
 
 class StepPostponed(Postponed, frozen=True):
-    """The step raised ``NotYet``. ``settling``: it was not called, because a stored value does not fit the deployed
-    code, and the saga waits for a release."""
+    """The step raised ``NotYet``, or was not called."""
 
     leaves = StepStatus.WAITING
     reports = Reports.STEP_SUCCEEDED
 
-    settling: bool = False
-
 
 class CompensationPostponed(Postponed, frozen=True):
-    """The step's undo raised ``NotYet``."""
+    """The step's undo raised ``NotYet``, or was not called."""
 
     leaves = StepStatus.COMPENSATION_FAILED
     reports = Reports.UNDO_SUCCEEDED

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sagas.core.events import Failure
+from sagas.core.events import CODE_GONE, Failure
 from sagas.core.states import StepState
 
 KINDS = {"": "a step", "signal": "a wait for a signal", "time": "a wait for a time", "children": "a step of children"}
@@ -43,16 +43,24 @@ class Fit(NamedTuple):
     owes_undo: bool
 
 
+def gone(was: StepState, saga: str = "") -> Failure:
+    """Return why a step that is not deployed cannot run. ``saga``: the saga type, for the text."""
+    of_type = f" of type {saga!r}" if saga else ""
+    return Failure(CODE_GONE, f"step {was.name!r}{of_type} is not in the deployed code")
+
+
+def undo_gone(was: StepState, saga: str = "") -> Failure | None:
+    """Return why a step without a deployed undo cannot be undone; ``None`` for children, whose undo needs no code of
+    the step. ``saga``: the saga type, for the text."""
+    return None if was.waits_for == "children" else Failure(CODE_GONE, f"the undo of {gone(was, saga).message}")
+
+
 def fit(was: StepState, now: Deployed | None, saga: str = "") -> Fit:
     """Compare a step as it was when the saga started with the deployed step ``now``, which is ``None`` if it is
     missing. The step's status does not matter. ``saga``: the saga type, for the texts."""
-    of_type = f" of type {saga!r}" if saga else ""
-    gone = Failure("CodeGone", f"step {was.name!r}{of_type} is not in the deployed code")
-    undo_gone = Failure("CodeGone", f"the undo of {gone.message}") if was.undo else None
-    by_code = was.waits_for != "children"  # the undo of children needs no code of the step
+    undo = undo_gone(was, saga) if was.undo and not (now and now.undo) else None
     if now is None:
-        return Fit(gone, undo_gone if by_code else None, was.undo)
-    undo = undo_gone if by_code and not now.undo else None
+        return Fit(gone(was, saga), undo, was.undo)
     if now.kind == was.waits_for:
         return Fit(None, undo, was.undo or now.undo)
     change = f"step {was.name!r} is {KINDS[now.kind]} now, and was {KINDS[was.waits_for]} when the saga started"

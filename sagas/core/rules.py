@@ -11,10 +11,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sagas.core.events import (
+    CODE_GONE,
     DEADLINE,
     LOST,
     AttentionCode,
     CancelRequested,
+    ChildrenStarted,
     CompensationAttemptFailed,
     CompensationFailed,
     CompensationStarted,
@@ -28,6 +30,7 @@ from sagas.core.events import (
     SagaTimedOut,
     SignalReceived,
     StepDeadLettered,
+    StepFailed,
     StepLost,
     WaitEnded,
     WaitStarted,
@@ -59,18 +62,12 @@ Policy = Literal["COMPENSATE", "FAIL", "DEAD_LETTER", "CONTINUE"]
 """The policy for a step that has failed for good."""
 
 
-class StepPlan(Struct, frozen=True):
-    """One step's policies.
+class ForwardPlan(Struct, frozen=True):
+    """The deployed policies of a step.
 
     Args:
         executions: the maximum number of executions in one budget.
         exhausted: the policy once these are used up.
-        forward: why the deployed code may not run the step; ``None`` if it may. See :func:`sagas.core.fit.fit`.
-        undo: why the deployed code may not undo the step; ``None`` if it may.
-        owes_undo: whether the step has to be undone once it has completed.
-        undo_executions: the maximum number of executions of the undo in one budget.
-        undo_when_started: whether the step is also undone if it has failed or its outcome is unknown.
-        undo_needs_result: the undo takes the step's own result, so it cannot be called without one.
         asks: whether the step has code. A wait without code begins on its own.
         wait: maximum seconds for which the step waits, after its code has run.
         on_timeout: the policy if no signal arrives in time, or too many children fail.
@@ -81,18 +78,42 @@ class StepPlan(Struct, frozen=True):
 
     executions: int = 1
     exhausted: Policy = "COMPENSATE"
-    forward: Failure | None = None
-    undo: Failure | None = None
-    owes_undo: bool = False
-    undo_executions: int = 1
-    undo_when_started: bool = False
     asks: bool = True
     wait: float = 0.0
     on_timeout: Policy = "COMPENSATE"
     concurrency: int = 0
     tolerate: int = 0
     one_by_one: bool = False
-    undo_needs_result: bool = False
+
+
+class UndoPlan(Struct, frozen=True):
+    """The deployed policies of a step's undo.
+
+    Args:
+        executions: the maximum number of executions of the undo in one budget.
+        when_started: whether the step is also undone if it has failed or its outcome is unknown.
+        needs_result: the undo takes the step's own result, so it cannot be called without one.
+    """
+
+    executions: int = 1
+    when_started: bool = False
+    needs_result: bool = False
+
+
+class StepPlan(Struct, frozen=True):
+    """One step, as the deployed code has it. What the deployed code does not have is unknown, and has no default.
+
+    Args:
+        forward: the policies of the step; a failure that says why they are unknown if the deployed code does not fit
+            the step. See :func:`sagas.core.fit.fit`.
+        undo: the policies of the step's undo; a failure that says why they are unknown if the deployed code has no
+            undo; ``None`` if the step's children are undone, which needs no code of the step.
+        owes_undo: whether the step has to be undone once it has completed.
+    """
+
+    forward: ForwardPlan | Failure = ForwardPlan()
+    undo: UndoPlan | Failure | None = UndoPlan()
+    owes_undo: bool = False
 
 
 class Plan(Struct, frozen=True):
@@ -136,8 +157,8 @@ def in_wait(state: SagaState) -> bool:
 
 def waits_without_code(plan: Plan, state: SagaState, index: int) -> bool:
     """Whether a step needs no code now, because it waits, or has no code and is about to wait."""
-    waiting = in_wait(state) and index == state.cursor
-    return waiting or (bool(state.steps[index].waits_for) and not plan.steps[index].asks)
+    waiting, own = in_wait(state) and index == state.cursor, plan.steps[index].forward
+    return waiting or (bool(state.steps[index].waits_for) and isinstance(own, ForwardPlan) and not own.asks)
 
 
 def order_to_obey(state: SagaState) -> Fact | None:
@@ -158,17 +179,31 @@ def misfit(plan: Plan, state: SagaState, now: float) -> Failure | None:
     """Return why the deployed code does not fit what the saga does next; ``None`` if it does, or if no code is needed.
 
     A wait that has begun needs code only for its timeout. While the wait is not deployed, nobody can send its signal,
-    so it must not time out.
+    so it must not time out. A step that has failed for good needs its policy. A takeover needs the policies of its
+    step, too, because it commits what the predecessor may have journaled.
     """
     step = state.current
     if step is None:
         return None
+    own, lapsed = plan.steps[state.cursor], state.lease is not None and state.lease.expires_at <= now
     if state.undoing:
-        begun = step.status in (StepStatus.COMPENSATING, StepStatus.WAITING)
-        return None if begun else plan.steps[state.cursor].undo
+        runs = lapsed or step.status is not StepStatus.COMPENSATING
+        return own.undo if isinstance(own.undo, Failure) and runs and not state.joins else None
+    if not forward(state):
+        return None
+    if step.status is StepStatus.FAILED:
+        policy = exhausted_policy(plan, state, step, rejected=state.rejected)
+        return policy if isinstance(policy, Failure) else None
     ended = state.waiting_for == "signal" and state.not_before <= now
-    runs = forward(state) and (step.status in _READY or state.waiting_for == "retry" or ended)
-    return plan.steps[state.cursor].forward if runs else None
+    runs = step.status in _READY or state.waiting_for == "retry" or ended or lapsed
+    return own.forward if isinstance(own.forward, Failure) and runs else None
+
+
+def lacks_policy(plan: Plan, state: SagaState, fact: Fact) -> bool:
+    """Whether what follows from a fact depends on policies of the current step that are unknown."""
+    own = plan.steps[state.cursor]
+    depends = isinstance(fact, StepFailed | ChildrenStarted | CompensationAttemptFailed)
+    return depends and isinstance(own.undo if state.undoing else own.forward, Failure)
 
 
 def settles(plan: Plan, state: SagaState, now: float) -> bool:
@@ -208,17 +243,15 @@ def owed_by_time(plan: Plan, state: SagaState, now: float) -> Fact | None:
 
 
 def out_of_budget(plan: Plan, state: SagaState) -> bool:
-    """Whether the current step has used up its executions. Without code that fits, their maximum is unknown."""
-    step = state.steps[state.cursor]
-    if plan.steps[state.cursor].forward is not None:
-        return False
-    return step.attempts.used >= plan.steps[state.cursor].executions
+    """Whether the current step has used up its executions. If their maximum is unknown, it has not."""
+    step, own = state.steps[state.cursor], plan.steps[state.cursor].forward
+    return isinstance(own, ForwardPlan) and step.attempts.used >= own.executions
 
 
 def undo_out_of_budget(plan: Plan, state: SagaState) -> bool:
-    """Whether the current undo has used up its executions."""
-    step = state.steps[state.cursor]
-    return step.undo_attempts.used >= plan.steps[state.cursor].undo_executions
+    """Whether the current undo has used up its executions. If their maximum is unknown, it has not."""
+    step, own = state.steps[state.cursor], plan.steps[state.cursor].undo
+    return isinstance(own, UndoPlan) and step.undo_attempts.used >= own.executions
 
 
 def next_fact(plan: Plan, state: SagaState, now: float) -> Fact | None:
@@ -264,9 +297,10 @@ def _fact_without_code(plan: Plan, state: SagaState, now: float) -> Fact | None:
     if state.recovery.exhausted:
         why = Failure("SagaRecoveryExhausted", "the saga stalled too often")
         return StepDeadLettered(state.cursor, DeadLetterCause.STALLED, failure=why)
-    if plan.steps[state.cursor].asks or misfit(plan, state, now):
+    own = plan.steps[state.cursor].forward
+    if isinstance(own, Failure) or own.asks:
         return None
-    return WaitStarted(state.cursor, 0, 0.0)  # no execution of the step's code began the wait
+    return WaitStarted(state.cursor, 0, round(now + own.wait, 3))  # no execution of the step's code began the wait
 
 
 def _fact_after_exhaustion(plan: Plan, state: SagaState) -> Fact | None:
@@ -274,6 +308,8 @@ def _fact_after_exhaustion(plan: Plan, state: SagaState) -> Fact | None:
     if step is None or step.status is not StepStatus.FAILED:
         return None
     policy = exhausted_policy(plan, state, step, rejected=state.rejected)
+    if isinstance(policy, Failure):  # the saga waits for a release
+        return None
     if policy == "DEAD_LETTER":
         return _dead_lettered(plan, state, step)
     return SagaFailed() if policy == "FAIL" else CompensationStarted("failure")
@@ -286,7 +322,8 @@ def _dead_lettered(plan: Plan, state: SagaState, step: StepState) -> StepDeadLet
         return StepDeadLettered(state.cursor, DeadLetterCause.CHILDREN_FAILED, failure=why)
     if step.timed_out:
         return StepDeadLettered(state.cursor, DeadLetterCause.WAIT_TIMED_OUT, failure=WaitTimedOut.why)
-    if plan.steps[state.cursor].exhausted != "DEAD_LETTER" or state.recovery.exhausted:
+    own = plan.steps[state.cursor].forward
+    if isinstance(own, Failure) or own.exhausted != "DEAD_LETTER" or state.recovery.exhausted:
         # The policy does not dead-letter the message, or the message is lost.
         why = Failure("PivotHolds", pivot_holds(state))
         return StepDeadLettered(state.cursor, DeadLetterCause.PIVOT_HOLDS, failure=why)
@@ -300,12 +337,18 @@ def pivot_holds(state: SagaState) -> str:
     return f"step {state.past_pivot}, the pivot of the saga, {outcome}: it only goes forward"
 
 
-def exhausted_policy(plan: Plan, state: SagaState, step: StepState, *, rejected: bool) -> str:
-    """Return the policy for the current step, which has failed for good. Past the pivot nothing is undone."""
-    own = plan.steps[state.cursor]
+def exhausted_policy(plan: Plan, state: SagaState, step: StepState, *, rejected: bool) -> Policy | Failure:
+    """Return the policy for the current step, which has failed for good; a failure if it is unknown. Past the pivot
+    nothing is undone."""
+    own = plan.steps[state.cursor].forward
     if state.unreadable and step.timed_out:  # the children have completed, so nothing has failed for good
         return "DEAD_LETTER"
-    policy = "COMPENSATE" if rejected else own.on_timeout if step.timed_out else own.exhausted
+    if rejected:
+        policy = "COMPENSATE"
+    elif isinstance(own, Failure):
+        return own
+    else:
+        policy = own.on_timeout if step.timed_out else own.exhausted
     return "DEAD_LETTER" if policy in ("COMPENSATE", "FAIL") and state.past_pivot else policy
 
 
@@ -330,19 +373,43 @@ def takeover_fact(plan: Plan, state: SagaState, now: float) -> Fact:
 
 
 def undoable(plan: Plan, index: int, step: StepState) -> bool:
-    """Whether undoing includes this step. It does if the undo's code is missing; the undo then fails."""
+    """Whether undoing includes this step. If the undo is not deployed, that is unknown for a step that has begun and
+    not completed. Undoing then includes the step, and waits there for a release."""
     if step.waits_for == "children":
         return step.fan_out.requests_seq > 0 and step.status in (
             StepStatus.COMPLETED,
             StepStatus.FAILED,
             StepStatus.WAITING,
         )
-    own = plan.steps[index]
-    if not own.owes_undo:
+    if not plan.steps[index].owes_undo:
         return False
     began = step.attempts.made > 0 or step.timed_out or step.status is StepStatus.WAITING
-    if_started = own.undo_when_started or (step.postponed and not own.undo_needs_result)
-    return step.status is StepStatus.COMPLETED or (if_started and began and step.status in _STARTED)
+    started = began and step.status in _STARTED
+    return step.status is StepStatus.COMPLETED or (started and _undone_when_started(plan, index, step))
+
+
+def undo_still_owed(plan: Plan, index: int, step: StepState) -> bool:
+    """Whether the undo that is next still has to be called. While its code was not deployed, undoing may have included
+    a step that has not completed, and needs no undo. An undo that was called before is called again."""
+    called = step.undo_attempts.made > (1 if step.status is StepStatus.COMPENSATING else 0)
+    return step.result_seq > 0 or called or _undone_when_started(plan, index, step)
+
+
+def _undone_when_started(plan: Plan, index: int, step: StepState) -> bool:
+    """Whether a step that has begun and not completed has to be undone, as far as is known."""
+    own = plan.steps[index].undo
+    if not isinstance(own, UndoPlan):
+        return True
+    return own.when_started or (step.postponed and not own.needs_result)
+
+
+def job_in_doubt(plan: Plan, index: int, step: StepState) -> bool:
+    """Whether a step that has failed for good may have begun something, by ``NotYet``, that nothing will stop: its undo
+    needs the result that the step does not have, or is not deployed. A pivot that raised ``NotYet`` has not
+    happened."""
+    own = plan.steps[index]
+    known = isinstance(own.undo, UndoPlan) and not own.undo.needs_result
+    return step.postponed and not step.pivot and own.owes_undo and not known
 
 
 def undo_pending(step: StepState) -> StepStatus:
@@ -363,7 +430,7 @@ def next_undo(plan: Plan, state: SagaState, below: int) -> SagaState:
             if step.status is not StepStatus.COMPENSATION_FAILED:
                 continue
             step = replace(step, status=undo_pending(step), undo_attempts=step.undo_attempts.renewed())
-        if undoable(plan, index, step):
+        if state.retrying_undos or undoable(plan, index, step):
             if step.waits_for == "children":  # the saga waits until the children are undone
                 step = replace(step, status=StepStatus.WAITING, undo_attempts=step.undo_attempts.claimed())
             return replace(
@@ -373,6 +440,8 @@ def next_undo(plan: Plan, state: SagaState, below: int) -> SagaState:
                 dispatch=state.dispatch + 1,
                 not_before=0.0,
             )
+        if step.status in _STARTED and job_in_doubt(plan, index, step):
+            state = state.with_step(index, replace(step, outcome_unknown=True))
     state = replace(state, retrying_undos=False)
     if any(s.status is StepStatus.COMPENSATION_FAILED for s in state.steps):
         return replace(state, status=SagaStatus.COMPENSATION_FAILED)
@@ -420,7 +489,7 @@ def _code_of_stop(state: SagaState) -> AttentionCode:
         return AttentionCode.STALLED
     if state.unreadable:
         return AttentionCode.TYPE_CHANGED
-    if step is not None and step.timed_out:
+    if step is not None and step.timed_out and state.error_type not in (CODE_GONE, TypeChanged.__name__):
         return AttentionCode.CHILDREN_FAILED if step.waits_for == "children" else AttentionCode.WAIT_TIMED_OUT
     if state.dead is not None:
         return AttentionCode.EXHAUSTED

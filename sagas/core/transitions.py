@@ -9,9 +9,12 @@ from sagas.core.commands import Decision, Send, Write
 from sagas.core.ids import types_hash
 from sagas.core.rules import (
     SHORT_WAIT,
+    ForwardPlan,
     Plan,
     exhausted_policy,
+    forward,
     in_wait,
+    job_in_doubt,
     long_wait,
     next_fact,
     out_of_budget,
@@ -121,7 +124,8 @@ def step_failed(plan: Plan, state: SagaState, fact: ev.StepFailed, now: float) -
     step = replace(step, outcome_unknown=step.outcome_unknown or fact.outcome_unknown)
     after = committed(state)
     if fact.permanent or out_of_budget(plan, state):
-        failed = after.with_step(fact.index, replace(step, status=StepStatus.FAILED))
+        in_doubt = step.outcome_unknown or job_in_doubt(plan, fact.index, step)
+        failed = after.with_step(fact.index, replace(step, status=StepStatus.FAILED, outcome_unknown=in_doubt))
         if exhausted_policy(plan, state, step, rejected=fact.rejected) == "CONTINUE":
             return _advanced(plan, failed, now)
         failed = replace(failed, rejected=fact.rejected, error_seq=after.seq, not_before=0.0, polling=None)
@@ -209,7 +213,8 @@ def wait_timed_out(plan: Plan, state: SagaState, fact: ev.WaitTimedOut, now: flo
         return Decision(state)
     failed = replace(step, status=StepStatus.FAILED, timed_out=True)
     after = committed(state).with_step(fact.index, failed)
-    if plan.steps[fact.index].on_timeout == "CONTINUE":
+    own = plan.steps[fact.index].forward
+    if isinstance(own, ForwardPlan) and own.on_timeout == "CONTINUE":
         return _advanced(plan, after, now)
     return proceed(plan, replace(after, status=SagaStatus.RUNNING, error_seq=after.seq, not_before=0.0), now)
 
@@ -219,8 +224,11 @@ def children_started(plan: Plan, state: SagaState, fact: ev.ChildrenStarted, now
     step = _running(state, fact)
     if step is None or step.waits_for != "children":
         return Decision(state)
-    after = committed(state)
-    own = plan.steps[fact.index]
+    after, own = committed(state), plan.steps[fact.index].forward
+    if isinstance(own, ev.Failure):
+        # How the children run is unknown. None has been started, so the step's code requests them again.
+        again = replace(step, status=StepStatus.RETRYING, attempts=step.attempts.excused())
+        return proceed(plan, after.with_step(fact.index, again), now)
     waiting = replace(
         step,
         status=StepStatus.WAITING,
@@ -263,8 +271,8 @@ def children_ended(plan: Plan, state: SagaState, fact: ev.ChildrenEnded, now: fl
 def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: float) -> Decision:
     """Poll again later. The execution is counted, but not charged to the budget, because nothing failed.
 
-    The code may have begun something that never completes. An undo that needs the result cannot settle such effects
-    (rule 11).
+    The code may have begun something that never completes. Whether that is in doubt is decided when the step fails for
+    good or the saga is undone, by the undo that is deployed then (rule 11).
     """
     step = _running(state, fact)
     if step is None:
@@ -275,7 +283,6 @@ def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: fl
         step,
         status=StepStatus.WAITING,
         attempts=step.attempts.excused(),
-        outcome_unknown=step.outcome_unknown or plan.steps[fact.index].undo_needs_result,
         postponed=True,
     )
     after = replace(
@@ -310,6 +317,9 @@ def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, 
         return Decision(state)
     if fact.cause.fails_step:
         ready = step.status in (StepStatus.PENDING, StepStatus.RETRYING) or waits_for == "retry"
+        # Without its code, the policy of a step that has failed is unknown, and of children that have ended.
+        unknown = step.status is StepStatus.FAILED or state.joins
+        ready = ready or (unknown and forward(state) and fact.cause is ev.DeadLetterCause.CODE_MISSING)
         unanswered = waits_for == "signal" and state.not_before <= now and fact.cause is not ev.DeadLetterCause.STALLED
         called = step.status is StepStatus.RUNNING and fact.cause is ev.DeadLetterCause.TYPE_CHANGED
         fits = ready or unanswered or called
@@ -320,7 +330,10 @@ def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, 
     after = replace(committed(state), status=SagaStatus.DEAD_LETTERED, dead=fact.message, polling=None)
     if fact.cause.fails_step:
         attempts = step.attempts.given_back() if called else step.attempts
-        after = after.with_step(fact.index, replace(step, status=StepStatus.FAILED, attempts=attempts))
+        # A wait for a signal has begun, so it may have to be undone.
+        timed_out = step.timed_out or waits_for == "signal"
+        failed = replace(step, status=StepStatus.FAILED, attempts=attempts, timed_out=timed_out)
+        after = after.with_step(fact.index, failed)
         unreadable = "" if fact.cause is ev.DeadLetterCause.CODE_MISSING else unreadable_part(fact.failure)
         after = replace(after, error_seq=after.seq, not_before=0.0, unreadable=unreadable)
     return proceed(plan, after, now)
@@ -346,9 +359,11 @@ def redriven(plan: Plan, state: SagaState, fact: ev.SagaRetried, now: float) -> 
     again = replace(step, status=StepStatus.RETRYING, attempts=step.attempts.renewed())
     if step.timed_out:
         again = replace(again, timed_out=False, signalled=False, round=step.round + 1)
-    children = step.timed_out and step.waits_for == "children"
-    if children:  # the failed children are started again
-        again = replace(again, status=StepStatus.WAITING, fan_out=replace(step.fan_out, handed_out=0))
+    children = step.fan_out.requests_seq > 0
+    if children:
+        again = replace(again, status=StepStatus.WAITING)
+    if children and step.timed_out:  # the failed children are started again
+        again = replace(again, fan_out=replace(step.fan_out, handed_out=0))
     after = replace(
         committed(state).with_step(state.cursor, again),
         status=SagaStatus.WAITING if children else SagaStatus.RUNNING,

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.commands import Decision
-from sagas.core.rules import Plan, forward, next_undo, undo_out_of_budget, undo_pending, undoable
+from sagas.core.rules import Plan, forward, job_in_doubt, next_undo, undo_out_of_budget, undo_pending, undoable
 from sagas.core.states import Cancel, Order, Polling, Recovery, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.transitions import busy, committed, proceed, released, stalled, try_again, unreadable_part
 
@@ -60,7 +60,8 @@ def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStar
     turned = next_undo(plan, after, len(state.steps))
     if step is not None and step.status is StepStatus.WAITING:
         to_undo = turned.undoing and turned.cursor == state.cursor
-        turned = turned if to_undo else turned.with_step(state.cursor, replace(step, status=StepStatus.FAILED))
+        failed = replace(turned.steps[state.cursor], status=StepStatus.FAILED)
+        turned = turned if to_undo else turned.with_step(state.cursor, failed)
     return proceed(plan, turned, now)
 
 
@@ -114,6 +115,8 @@ def undo_postponed(plan: Plan, state: SagaState, fact: ev.CompensationPostponed,
     step = _being_undone(state, fact)
     if step is None or state.joins:
         return Decision(state)
+    if fact.settling:
+        return proceed(plan, _passed(plan, state, fact, step), now)
     again = replace(step, status=undo_pending(step), undo_attempts=step.undo_attempts.excused())
     after = replace(
         committed(state).with_step(fact.index, again),
@@ -121,6 +124,14 @@ def undo_postponed(plan: Plan, state: SagaState, fact: ev.CompensationPostponed,
         polling=Polling(fact.since, fact.looks, fact.message, fact.after, fact.retry_at),
     )
     return proceed(plan, try_again(after, fact.retry_at, now), now)
+
+
+def _passed(plan: Plan, state: SagaState, fact: ev.CompensationPostponed, step: StepState) -> SagaState:
+    """Uncount the attempt and continue with the next undo: the step did not complete, so its undo is not owed."""
+    in_doubt = step.outcome_unknown or job_in_doubt(plan, fact.index, step)
+    attempts = step.undo_attempts.given_back()
+    failed = replace(step, status=StepStatus.FAILED, undo_attempts=attempts, outcome_unknown=in_doubt)
+    return next_undo(plan, committed(state).with_step(fact.index, failed), fact.index)
 
 
 def undo_failed(plan: Plan, state: SagaState, fact: ev.CompensationFailed, now: float) -> Decision:

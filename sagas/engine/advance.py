@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from sagas.core.arrivals import settling
 from sagas.core.automaton import decide
 from sagas.core.commands import Arrival, Discard, MessageArrived, Refuse, Run, Send, Then, Write
-from sagas.core.rules import Plan, misfit, settles, waits_without_code
+from sagas.core.rules import Plan, lacks_policy, misfit, settles, waits_without_code
 from sagas.core.states import DeadMessage, Lease, SagaState
 from sagas.core.transitions import send_current
 from sagas.engine.attempt.attempt import Attempt, AttemptServices, Invocation, lease_for
@@ -88,7 +88,7 @@ class Advancer(Struct, frozen=True):
     def message(self, message: Message, invocation: Invocation, course: Course) -> Advanced:
         """Advance the saga of a message: run the code that it names, or decide what to do instead."""
         if message.saga not in self.registry:
-            return self._of_another_release(message)
+            return self._of_another_release(message, invocation)
         saga_type, services = self.registry.get(message.saga), self.services
         dying = DeadMessage(message.dispatch, message.hops, message.message_id)
         if message.pending_commit is not None:
@@ -115,6 +115,12 @@ class Advancer(Struct, frozen=True):
                 return Advanced(state, Run(state.cursor, state.undoing, 0), message=message, gate=gate)
         # In a chain, even a lease for work without code is short.
         lease = self.lease() if course.chained else lease_for(saga_type, services.clock, invocation.deadline)
+        dying_now = None if message.chained else dying
+        context = EntryContext(trace_id=invocation.trace_id, message=dying_now, redriven_by=message.redriven_by)
+        return replace(self._arrived(state, message, lease, context), gate=gate)
+
+    def _arrived(self, state: SagaState, message: Message, lease: Lease, context: EntryContext) -> Advanced:
+        """Handle the arrival of a message."""
         arrival = MessageArrived(
             message.index,
             message.undo,
@@ -125,9 +131,7 @@ class Advancer(Struct, frozen=True):
             message.sent_at,
             message.reason,
         )
-        dying_now = None if message.chained else dying
-        context = EntryContext(trace_id=invocation.trace_id, message=dying_now, redriven_by=message.redriven_by)
-        return replace(self.advance(correlated(state, message), arrival, context, message), message=message, gate=gate)
+        return replace(self.advance(correlated(state, message), arrival, context, message), message=message)
 
     def _purged(self, message: Message) -> Advanced:
         """Drop the message of a purged saga."""
@@ -137,21 +141,21 @@ class Advancer(Struct, frozen=True):
         return Advanced(first.tombstone.state, Discard("the saga was purged"))
 
     def _commit_late(self, message: Message, pending: PendingCommit, dying: DeadMessage) -> Committed | None:
-        """Commit an outcome that waited in a queue; ``None`` if its execution no longer holds the saga."""
+        """Commit an outcome that waited in a queue; ``None`` if its execution no longer holds the saga, or if a release
+        has to say first what follows from the outcome."""
         state = self.services.control.get(message.saga_id)
         fact = pending_fact(state, message, pending) if state else None
-        if state is None or fact is None:
+        if state is None or fact is None or lacks_policy(self.plan(state), state, fact):
             return None
         context = EntryContext(pending.payload, pending.details, trace_id=pending.trace_id, message=dying)
         return self.services.committer.commit(self.plan(state), correlated(state, message), fact, context)
 
-    def _of_another_release(self, message: Message) -> Advanced:
-        """Let a message wait for a release that has its saga's type. The saga does not change."""
+    def _of_another_release(self, message: Message, invocation: Invocation) -> Advanced:
+        """Advance a saga whose type is not deployed as far as is possible without its code."""
         state = self.services.control.get(message.saga_id)
-        waits = None if state is None else self.await_release(state)
-        if state is None or waits is None:
-            raise NotFound(f"this service has no saga type {message.saga!r}")
-        return Advanced(state, waits)
+        if state is None:
+            return self._purged(message)
+        return self._arrived(state, message, self.lease(), EntryContext(trace_id=invocation.trace_id))
 
     def await_release(self, state: SagaState) -> Then | None:
         """Let a saga wait for a release with the code that it needs. Returns what to do with its message; ``None`` if
@@ -240,7 +244,7 @@ class Advancer(Struct, frozen=True):
 
     def plan(self, state: SagaState) -> Plan:
         """Return the saga's plan."""
-        return self.registry.get(state.saga).plan(state.steps)
+        return self.registry.plan(state)
 
     def lease(self) -> Lease:
         """Return a fresh lease for work without step code."""

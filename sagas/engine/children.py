@@ -19,9 +19,9 @@ from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import CancelArrived, ChildrenSeen, Refuse, StallNoticed
+from sagas.core.commands import CancelArrived, ChildrenFact, ChildrenSeen, Refuse, StallNoticed
 from sagas.core.ids import child_id, parent_of
-from sagas.core.rules import next_fact
+from sagas.core.rules import ForwardPlan, next_fact
 from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.engine.advance import Advancer
 from sagas.engine.attempt.runner import LARGEST_RESULT
@@ -154,7 +154,7 @@ class Children(Struct, frozen=True):
         types, requests = declaration.details["types"], json.loads(declaration.payload or "[]")
         earlier = self.joins.outcomes(state.saga_id, step.name, step.round - 1, FORWARD) if step.round else {}
         correlation_id = declaration.correlation_id or state.correlation_id
-        messages = list[Message]()
+        messages, undeployed = list[Message](), ""
         for position in positions:
             before = earlier.get(position)
             if before is not None and before.how in (COMPLETED, CARRIED):
@@ -162,11 +162,17 @@ class Children(Struct, frozen=True):
                 self.joins.record(parent_of(state, step, position), FORWARD, carried)
                 continue
             name = types[position] if len(types) > 1 else types[0]
+            if name not in self.advancer.registry:
+                undeployed = name
+                continue
             parent = parent_of(state, step, position)
             message = self.starter.start_child(name, requests[position], parent, correlation_id=correlation_id)
             if message is not None:
                 messages.append(message)
         self.sender.send_all(messages)
+        if undeployed:
+            missing = ev.Failure(ev.CODE_GONE, f"type {undeployed!r} of children of step {step.name!r} is not deployed")
+            self._seen(state, ev.StepDeadLettered(state.cursor, ev.DeadLetterCause.CODE_MISSING, failure=missing))
         if earlier:  # a child that keeps its result from the last round has ended at once
             self.work.send_work(NOW, [SagasToAdvance([state.saga_id]).work()])
 
@@ -196,8 +202,9 @@ class Children(Struct, frozen=True):
         outcomes = self.joins.outcomes(state.saga_id, step.name, step.round, FORWARD)
         done = {position: outcome for position, outcome in outcomes.items() if outcome.how in (COMPLETED, CARRIED)}
         failed = [position for position in range(step.fan_out.children) if position not in done]
-        policy = self.advancer.plan(state).steps[state.cursor].on_timeout
-        tolerated = len(failed) <= step.fan_out.tolerate or policy == "CONTINUE"
+        own = self.advancer.plan(state).steps[state.cursor].forward
+        continues = isinstance(own, ForwardPlan) and own.on_timeout == "CONTINUE"
+        tolerated = len(failed) <= step.fan_out.tolerate or continues
         failure = None if tolerated else ev.Failure(ChildrenFailed.__name__, _failures(step, failed, outcomes))
         context = _SUPERVISOR
         if failure is None:
@@ -230,7 +237,7 @@ class Children(Struct, frozen=True):
                 raise _unreadable(step, ids[entry.saga_id], entry.saga_id, ev.GONE) from None
 
         several = len({child.saga for child in children.values()}) > 1
-        hidden = {*self.advancer.registry.get(state.saga).definition.redaction.hidden.get(step.name, ())}
+        hidden = {*self.advancer.registry.redaction(state.saga).hidden.get(step.name, ())}
         for entry in entries:
             hidden |= {(f"[{ids[entry.saga_id]}]" if several else EACH, *path) for path in entry.hidden}
         texts, size = ["null"] * step.fan_out.children, 0
@@ -251,7 +258,7 @@ class Children(Struct, frozen=True):
     def _seen(
         self,
         state: SagaState,
-        fact: ev.ChildrenEnded | ev.StepCompensated | ev.CompensationFailed | ev.SagaRecovered,
+        fact: ChildrenFact,
         context: EntryContext = _SUPERVISOR,
     ) -> bool:
         """Journal a fact about the children. Return whether this look lost a race."""

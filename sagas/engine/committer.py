@@ -200,16 +200,13 @@ class Committer:
     def _completed(
         self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext
     ) -> tuple[ev.Fact, EntryContext]:
-        """Complete a fact with data that plan and state do not have: the dead-lettered message, the end of a wait, the
-        signal."""
+        """Complete a fact with data that the state does not have: the dead-lettered message, the signal."""
         if isinstance(fact, ev.StepDeadLettered) and fact.cause.message_dies and fact.message is None:
             # Only the current message can be dead-lettered. If the caller has another one, the current message is sent
             # again and dead-lettered when it arrives.
             current = context.message is not None and context.message.dispatch == state.dispatch
             return structs.replace(fact, message=context.message) if current else ev.SagaRecovered(stall=False), context
         match fact:
-            case ev.WaitStarted(until=0.0):
-                return structs.replace(fact, until=round(self._clock.now() + plan.steps[fact.index].wait, 3)), context
             case ev.WaitEnded():
                 return fact, replace(context, payload="null")
             case ev.SignalReceived(index):

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition, UndoDefinition, definition_of
 from sagas.authoring.policies import AutoDisable
 from sagas.authoring.redaction import REQUEST, Redaction
-from sagas.core.fit import Deployed, fit
-from sagas.core.rules import Plan, StepPlan
-from sagas.core.states import StepState
+from sagas.core.events import CODE_GONE, Failure
+from sagas.core.fit import Deployed, fit, gone, undo_gone
+from sagas.core.rules import ForwardPlan, Plan, StepPlan, UndoPlan
+from sagas.core.states import SagaState, StepState
 from sagas.errors import NotFound
 from sagas.store.journal.entries import hiding
 
@@ -24,39 +25,36 @@ from sagas.store.journal.entries import hiding
 def plan_for(definition: SagaDefinition, steps: Iterable[StepState], settle: float = 0.0) -> Plan:
     """Return the plan of a saga that was started with ``steps``. ``settle``: as in :class:`~sagas.core.rules.Plan`.
 
-    A saga keeps its steps, whatever was deployed since. A step that is not deployed has no policies.
+    A saga keeps its steps, whatever was deployed since. The policies of what is not deployed are unknown.
     """
     deployed = {step.name: step for step in definition.steps}
-    plans = list[StepPlan]()
-    for was in steps:
-        step = deployed.get(was.name)
-        now = None if step is None else Deployed(step.waits_for, step.asks, step.undo is not None)
-        forward, _, owes_undo = fit(was, now, definition.name)
-        # If an undo is next, the saga needs it, even if a later release has added it.
-        undo = fit(replace(was, undo=True), now, definition.name).undo
-        if step is None:
-            plans.append(StepPlan(forward=forward, undo=undo, owes_undo=owes_undo))
-            continue
-        plan = StepPlan(
-            executions=step.retry.executions,
-            exhausted=step.on_exhausted.value,
-            forward=forward,
-            undo=undo,
-            owes_undo=owes_undo,
-            undo_executions=step.undo.retry.executions if step.undo else 1,
-            undo_when_started=step.undo_when == "started",
-            asks=step.asks,
-            wait=step.wait,
-            on_timeout=step.on_timeout.value,
-            concurrency=0 if step.children is None else step.children.concurrency,
-            tolerate=0 if step.children is None else step.children.tolerate,
-            one_by_one=step.children is not None and step.children.in_reverse,
-            undo_needs_result=step.undo is not None
-            and any(parameter.step == was.name and not parameter.optional for parameter in step.undo.parameters),
-        )
-        plans.append(plan)
+    plans = tuple(_step_plan(was, deployed.get(was.name), definition.name) for was in steps)
     stale_after = definition.stale_after.total_seconds()
-    return Plan(tuple(plans), definition.max_recovery_attempts, stale_after, settle)
+    return Plan(plans, definition.max_recovery_attempts, stale_after, settle)
+
+
+def _step_plan(was: StepState, step: StepDefinition | None, saga: str) -> StepPlan:
+    """Return the plan of a step ``was`` of a saga, whose deployed code is ``step``."""
+    # If an undo is next, the saga needs it, even if a later release has added it.
+    missing_undo = undo_gone(was, saga)
+    if step is None:
+        return StepPlan(gone(was, saga), missing_undo, was.undo)
+    misfit, _, owes_undo = fit(was, Deployed(step.waits_for, step.asks, step.undo is not None), saga)
+    forward = misfit or ForwardPlan(
+        executions=step.retry.executions,
+        exhausted=step.on_exhausted.value,
+        asks=step.asks,
+        wait=step.wait,
+        on_timeout=step.on_timeout.value,
+        concurrency=0 if step.children is None else step.children.concurrency,
+        tolerate=0 if step.children is None else step.children.tolerate,
+        one_by_one=step.children is not None and step.children.in_reverse,
+    )
+    undo: UndoPlan | Failure | None = missing_undo
+    if missing_undo is not None and step.undo is not None:
+        needs_result = any(parameter.step == was.name and not parameter.optional for parameter in step.undo.parameters)
+        undo = UndoPlan(step.undo.retry.executions, step.undo_when == "started", needs_result)
+    return StepPlan(forward, undo, owes_undo)
 
 
 class SagaType(Struct, frozen=True, dict=True):
@@ -194,6 +192,16 @@ class Registry:
         if saga_type is None:
             raise NotFound(f"this service has no saga type {name!r}; it has {', '.join(sorted(self._types))}")
         return saga_type
+
+    def plan(self, state: SagaState) -> Plan:
+        """Return the plan of a saga. If its type is not deployed, everything about it is unknown."""
+        if state.saga in self._types:
+            return self._types[state.saga].plan(state.steps)
+        missing = Failure(CODE_GONE, f"type {state.saga!r} is not deployed")
+        steps = tuple(
+            StepPlan(missing, None if step.waits_for == "children" else missing, step.undo) for step in state.steps
+        )
+        return Plan(steps, max_recovery_attempts=sys.maxsize, settle=self.settle)  # no stall is one too many
 
     def redaction(self, name: str) -> Redaction:
         """Return the redaction of a type. A type that is not deployed redacts nothing."""

@@ -18,8 +18,6 @@ from sagas.lock.fitting import Types, misfits
 _UNDOING = (SagaStatus.COMPENSATING, SagaStatus.COMPENSATION_FAILED, SagaStatus.FAILED)
 _BY_OLD_CODE = (StepStatus.RUNNING, StepStatus.COMPLETED, StepStatus.COMPENSATING, StepStatus.COMPENSATION_FAILED)
 """Statuses of steps whose results the old code has stored, or may still store."""
-_WITHOUT_CODE = ("time", "children")
-"""Kinds of waits that end without code of the step once they have begun."""
 
 
 class Position(NamedTuple):
@@ -53,7 +51,7 @@ def judge(
     Differences that stop sagas come first. ``new`` is ``None`` if the type would not be deployed. ``deployed`` is the
     current blueprint."""
     if new is None:
-        effect = "would wait until it is deployed again (SagaWithoutCode)"
+        effect = "would be dead-lettered, or end COMPENSATION_FAILED if they are being undone (CodeGone)"
         return [Finding("", "the type is gone", effect, "Keep the type while `sagas list` shows sagas in flight")]
     blueprint = blueprint_of(new)
     if old == blueprint and old == (deployed or old):
@@ -86,12 +84,13 @@ class _Judging:
         return fit(was, Deployed(now.waits_for, now.asks, now.undo is not None) if now is not None else None)
 
     def _will_run(self, index: int) -> bool:
-        """Whether the code of a step may run: it is at the cursor or later, and is not a wait that only has to end."""
+        """Whether the code of a step may run, or its policy may be asked for: the step is at the cursor or later, and
+        is not a wait that only has to end."""
         if self.at is None:
             return True
         begun = self.at.steps[index] is StepStatus.WAITING
         ahead = index >= self.at.cursor and self.at.status not in _UNDOING
-        return ahead and not (begun and self.steps[index].get("waits_for") in _WITHOUT_CODE)
+        return ahead and not (begun and self.steps[index].get("waits_for") == "time")
 
     def _may_undo(self, index: int, now: StepDefinition | None) -> bool:
         """Whether the undo of the step may run."""
@@ -104,7 +103,7 @@ class _Judging:
         if self.at.status is SagaStatus.COMPENSATION_FAILED:
             return status is StepStatus.COMPENSATION_FAILED
         failed = status is StepStatus.FAILED and (undoing or index < self.at.cursor)
-        if failed and (now is None or now.undo_when != "started"):
+        if failed and now is not None and now.undo is not None and now.undo_when != "started":
             return False
         return status is not StepStatus.PENDING and index <= self.at.cursor if undoing else True
 
@@ -122,7 +121,10 @@ class _Judging:
                 continue
             if judged.forward is not None and self._will_run(index):
                 what, todo = self._misfit(index, now)
-                yield Finding(_step(name), what, f"would be dead-lettered ({judged.forward.type})", todo)
+                begun = self.at is not None and self.at.steps[index] is StepStatus.WAITING
+                failing = " if too many children fail" if begun and "sagas" in self.steps[index] else ""
+                effect = f"would be dead-lettered{failing} ({judged.forward.type})"
+                yield Finding(_step(name), what, effect, todo)
             elif judged.undo is not None and self._may_undo(index, now):
                 effect = f"would end COMPENSATION_FAILED when undone ({judged.undo.type})"
                 todo = f"Keep the undo of step {name!r} until no saga in flight needs it"

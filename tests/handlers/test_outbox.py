@@ -382,7 +382,7 @@ def told(b: Outbox, monkeypatch: pytest.MonkeyPatch, *, steps: bool) -> tuple[in
     return len(records), len(b.bus.entries), meter.read_units
 
 
-def usd(invocations: int, events: int, read_units: int) -> float:
+def usd(invocations: int, events: int, read_units: float) -> float:
     lasting = invocations * SECONDS * GIGABYTES * prices.GIGABYTE_SECOND_ARM
     return events * EVENT + invocations * prices.INVOCATION + lasting + read_units * prices.READ_UNIT
 

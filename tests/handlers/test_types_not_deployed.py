@@ -29,7 +29,9 @@ def test_they_are_shown_from_themselves_and_their_entries(gone: tuple[Site, str,
     assert (shown["status"], shown["request"]) == ("COMPLETED", {"item": "train", "count": 2})
     assert shown["result"] == shown["steps"][-1]["result"]
     assert shown["waiting"] is None
-    assert s.call("GET", f"/sagas/trip/{under_way}").body["waiting"] == {"kind": "release", "until": None}
+    waiting = s.call("GET", f"/sagas/trip/{under_way}").body["waiting"]
+    assert (waiting["kind"], waiting["until"]) == ("release", None)
+    assert waiting["message"] == "the code of step book is not deployed here"
     assert len(s.call("GET", f"/sagas/trip/{done}/audit").body["entries"]) > 3
     assert s.call("GET", f"/sagas/trip/{done}/verification").body["verified"] is True
     assert s.call("GET", f"/sagas/{done}").body["saga_id"] == done

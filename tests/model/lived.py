@@ -27,7 +27,7 @@ from sagas.core.commands import (
     StallNoticed,
     Write,
 )
-from sagas.core.rules import Plan
+from sagas.core.rules import Plan, undo_still_owed
 from sagas.core.states import Lease, SagaState, SagaStatus, StepState
 from sagas.engine.registry import SagaType, plan_for
 from tests.model.pairs import WAIT, WAITS, Part, Release, Script, definition, with_new_undos
@@ -75,6 +75,7 @@ class Life:
         served: by act, whether a function with the second release journaled it.
         turn: how many functions have had a turn since the second release came.
         unreadable, upcast, sent: which values can be read. The automaton alone has none.
+        polled: the positions of steps that were not ready.
     """
 
     old: Release
@@ -99,6 +100,7 @@ class Life:
     unreadable: bool = False
     upcast: bool = False
     sent: dict[str, Part] = field(default_factory=dict[str, Part])
+    polled: set[int] = field(default_factory=set[int])
 
     @classmethod
     def begin(cls, old: Release, new: Release, script: Script) -> Life:
@@ -182,6 +184,7 @@ class Life:
         if self.at_rest:
             return ""
         if state.joins:
+            self.now = max(self.now, self.due)
             return self.arrive(ChildrenSeen(self._lease(), self._join(state)))
         sent = self.queued
         if sent is None:
@@ -208,6 +211,8 @@ class Life:
                 case Write(fact):
                     pass
                 case Run() as run:
+                    if self._loses(run):
+                        return ""
                     fact, wrong = self._executed(run)
                     if wrong:
                         return wrong
@@ -220,6 +225,14 @@ class Life:
             decision, delivered = self._journaled(by, fact), True
             if decision.state is self.state:
                 return f"{fact} changed nothing"
+
+    def _loses(self, run: Run) -> bool:
+        """Whether the worker dies in an undo; its message comes back once its lease has expired."""
+        if not run.undo or run.index != self.script.loses or self.deployed_at >= 0:
+            return False
+        self.deployed, self.deployed_at, self.before = self.new, len(self.acts), self.state
+        self.now, self.queued = self.now + 60, None
+        return True
 
     def _postponed(self, until: float, delivered: bool) -> None:
         self.looks, self.due = self.looks + 1, until
@@ -248,13 +261,19 @@ class Life:
         if code is None or (run.undo and not code.undo):
             return None, f"{'the undo of ' if run.undo else ''}{was.name} is to run, and is not deployed"
         if run.undo:
-            return ev.StepCompensated(run.index, run.attempt), ""
+            by = plan(self.deployed, self._structure, self.script.settle)
+            if undo_still_owed(by, run.index, was):
+                return ev.StepCompensated(run.index, run.attempt), ""
+            return ev.CompensationPostponed(run.index, run.attempt, "", 0.0, self.now, self.now, settling=True), ""
         if code.kind != was.waits_for:
             return None, f"{was.name} is to run, and is {code.kind or 'a step'} now"
         if code.kind == "children":
             return ev.ChildrenStarted(run.index, run.attempt, 1, ("leg",)), ""
         if code.kind == "signal":
             return ev.WaitStarted(run.index, run.attempt, self.now + WAIT), ""
+        if code.polls and run.index not in self.polled:
+            self.polled.add(run.index)
+            return ev.StepPostponed(run.index, run.attempt, "", 2.0, self.now + 2, self.now), ""
         if run.index == self.script.fails:
             return ev.StepFailed(run.index, run.attempt, ev.Failure("RuntimeError"), permanent=True), ""
         return ev.StepCompleted(run.index, run.attempt), ""
@@ -276,6 +295,10 @@ def scripts(old: Release) -> Iterator[Script]:
     steps = [part for part in old if not part.retired]
     failing = [place for place, part in enumerate(steps) if part.kind in ("", "children")]
     for fails, signal in product((-1, *failing), signals):
+        lost = Script(fails, signal, loses=0)
+        for loses in (place for place, part in enumerate(steps) if part.undo):
+            lost = lost._replace(loses=loses)
+            yield from (lost, lost._replace(settle=900.0), lost._replace(settle=900.0, returns=True))
         for deploys in range(len(alone(old, fails, signal)[0])):
             at_once, later = Script(fails, signal, deploys), Script(fails, signal, deploys, settle=900.0)
             yield from (at_once, later, at_once._replace(keeps_new_undos=True), later._replace(asks=True))

@@ -46,7 +46,9 @@ class Oracle:
         self.acts: list[Act] = []
         self.waited = False
         self.stands = dict[int, str]()
-        """By position: ``done``, ``begun`` (children), ``undone`` or ``stuck``."""
+        """By position: ``done``, ``begun`` (children), ``tried``, ``undone``, ``passed`` or ``stuck``."""
+        self.tried, self.polled = set[int](), set[int]()
+        """The positions of steps that have begun, and not completed; of steps that were not ready."""
         self.by = dict[int, Part]()
         """By position: the step as it was deployed when it gave its result."""
         self.status = ""
@@ -64,12 +66,11 @@ class Oracle:
             self._old = {part.name: part for part in self._with_new_undos}
         self._act("SagaRetried")
         if self.status == "DEAD_LETTERED":
-            self.status = self._forward(len([place for place, how in self.stands.items() if how != "begun"]))
+            self.status = self._forward(len([place for place, how in self.stands.items() if how == "done"]))
         else:
             again = [place for place, how in self.stands.items() if how == "stuck"]
             for place in sorted(again, reverse=True):
-                if self._owed(place, self._code):
-                    self._undo(place, self.steps[place])
+                self._undo(place, self.steps[place])
             self.status = self._undone()
         return self.status
 
@@ -138,6 +139,7 @@ class Oracle:
             if end:
                 return end
             self.stands[place] = "done"
+            self.tried.discard(place)
             place += 1
         # A signal that was accepted is taken first. Only if a process dies there, a cancel comes in between.
         return self._turned("cancel") if self._cancelled and self._cancelled_at < len(self.acts) else "COMPLETED"
@@ -152,15 +154,33 @@ class Oracle:
         return "DEAD_LETTERED"
 
     def _plain(self, place: int) -> str:
+        """A step that was not ready needs its code again."""
+        if self._code[self.steps[place].name].polls and place not in self.polled:
+            self.polled.add(place)
+            self._try(place)
+            self._act("StepPostponed", place)
+            if self._cancelled:
+                return self._turned("cancel")
+            while error := self._misfit(place):
+                if self._cancelled_while_waiting():
+                    return self._turned("cancel")
+                if not self._released():
+                    return self._dead(place, error)
         if place == self.script.fails:
+            self._try(place)
             self._act("StepFailed", place)
             return self._turned("failure")
         self.by[place] = self._code[self.steps[place].name]
         self._act("StepCompleted", place)
         return ""
 
+    def _try(self, place: int) -> None:
+        self.stands[place] = "tried"
+        self.tried.add(place)
+
     def _time(self, place: int) -> str:
         """A wait that has begun needs no code."""
+        self._try(place)
         self._act("WaitStarted", place)
         if self._cancelled:
             return self._turned("cancel")
@@ -170,6 +190,7 @@ class Oracle:
 
     def _signal(self, place: int) -> str:
         """An accepted signal is taken, whatever is deployed. A wait that nobody could answer does not time out."""
+        self._try(place)
         self._act("WaitStarted", place)
         if self.script.signal != "early":
             if self._cancelled:
@@ -188,12 +209,18 @@ class Oracle:
         return ""
 
     def _children(self, place: int) -> str:
-        """Children that have begun are joined without code, and undone."""
+        """Children that have begun are joined without code, and undone. What follows if they failed, only code says."""
         begun = self._code[self.steps[place].name]
-        self._act("ChildrenStarted", place)
-        self.stands[place] = "begun"
+        if self.stands.get(place) != "begun":
+            self._act("ChildrenStarted", place)
+            self.stands[place] = "begun"
         if self._cancelled:
             return self._turned("cancel")
+        while place == self.script.fails and (error := self._changed(place)):
+            if self._cancelled_while_waiting():
+                return self._turned("cancel")
+            if not self._released():
+                return self._dead(place, error)
         self._act("ChildrenEnded", place)
         self.by[place] = begun
         return self._turned("failure") if place == self.script.fails else ""
@@ -219,24 +246,42 @@ class Oracle:
     def _next(self, below: int, code: dict[str, Part]) -> int | None:
         """The last step before ``below`` that owes an undo to the code that looks for one: what had an undo at the
         start, and what has one now and is of its kind still."""
-        done = (place for place in reversed(range(below)) if self.stands.get(place) in ("done", "begun"))
+        owing = ("done", "begun", "tried")
+        done = (place for place in reversed(range(below)) if self.stands.get(place) in owing)
         return next((place for place in done if self._owed(place, code)), None)
 
     def _owed(self, place: int, code: dict[str, Part]) -> bool:
         was = self.steps[place]
         now = code.get(was.name)
         added = now is not None and now.kind == was.kind and now.undo
-        return was.kind == "children" or was.undo or added
+        return (was.kind == "children" or was.undo or added) and self._wants(place, code)
+
+    def _wants(self, place: int, code: dict[str, Part]) -> bool:
+        """Whether a step wants to be undone that may not have completed. Without its undo, nobody can say."""
+        now = code.get(self.steps[place].name)
+        if place not in self.tried or now is None or not now.undo:
+            return True
+        return now.started or (place in self.polled and not now.own)
 
     def _undo(self, place: int, was: Part) -> dict[str, Part]:
         """Undo a step; return the code that looks for the next. An undo that a later release added and chose is not
         passed in silence once it is deployed no more. One that cannot read its step's result fails, and waits for no
         release."""
+        if place == self.script.loses and self._deployed_at == len(self.acts) and not self._returned:
+            gone = self._code.get(was.name)
+            if not (gone and gone.undo) and was.undo:
+                self._released()
+            self._act("CompensationAttemptFailed", place)
         now = self._code.get(was.name)
         fits = was.kind == "children" or (now is not None and now.undo) or (was.undo and self._released())
         code = self._code
         now = code.get(was.name)
-        reads = was.kind == "children" or now is None or not now.own or self._reads(was.name)
+        lacks = place in self.tried
+        if fits and lacks and not self._wants(place, code):
+            self._act("CompensationPostponed", place)
+            self.stands[place] = "passed"
+            return code
+        reads = was.kind == "children" or now is None or not now.own or lacks or self._reads(was.name)
         if fits and reads:
             self._act("StepCompensated", place)
             self.stands[place] = "undone"

@@ -9,9 +9,9 @@ from functools import lru_cache, partial
 from inspect import Parameter, Signature
 from itertools import permutations, product
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from sagas import Context, Saga, Secret, children, sleep, step, wait_for
+from sagas import Context, NotYet, Saga, Secret, children, sleep, step, wait_for
 from sagas.authoring.definition.definition import SagaDefinition, definition_of
 from tests.faults.sagas import STAGE
 
@@ -32,6 +32,8 @@ class Part(NamedTuple):
         takes: the earlier step whose result it takes; empty for none.
         own: its undo takes its result.
         gives: its result is the saga's.
+        started: its undo is owed once it has begun.
+        polls: it is not ready when it is called first.
     """
 
     name: str
@@ -43,6 +45,8 @@ class Part(NamedTuple):
     takes: str = ""
     own: bool = False
     gives: bool = False
+    started: bool = False
+    polls: bool = False
 
     def __repr__(self) -> str:
         return brief(self)
@@ -87,6 +91,8 @@ class Script(NamedTuple):
         keeps_new_undos: the retry meets the first release with the undos that the second has added.
         mixed: until the first release is back, every so many-th function has it still; 0 for none.
         pauses: its type is paused once the saga has done so many acts, for ten minutes; -1 for never.
+        loses: the position of the step whose first undo never reports, and during which the second release is deployed;
+            -1 for none.
     """
 
     fails: int = -1
@@ -100,6 +106,7 @@ class Script(NamedTuple):
     keeps_new_undos: bool = False
     mixed: int = 0
     pauses: int = -1
+    loses: int = -1
 
     def __repr__(self) -> str:
         return brief(self)
@@ -176,6 +183,8 @@ def _members(part: Part, values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     takes = {part.takes: values[part.takes]} if part.takes else {}
 
     def code(ctx: Context) -> Any:
+        if part.polls and ctx.attempt == 1:
+            raise NotYet(2)
         STAGE.act(name, ctx)
         return part.value
 
@@ -190,19 +199,22 @@ def _members(part: Part, values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         return tuple(requests) if len(requests) > 1 else requests
 
     made: Any
+    when: Literal["started", "completed"] = "started" if part.started else "completed"
     if part.kind == "children":
         made = children(*map(CHILDREN.__getitem__, part.of.split()), retired=part.retired)
         made = made(_method(legs, list[str] if len(part.value) == 1 else tuple[str, str], takes))
     elif part.kind == "time":
         made = sleep(timedelta(seconds=WAIT), retired=part.retired)
     elif part.kind == "signal":
-        made = wait_for(TYPES[part.result], timeout=timedelta(seconds=WAIT), retired=part.retired)
+        made = wait_for(TYPES[part.result], timeout=timedelta(seconds=WAIT), retired=part.retired, undo_when=when)
         made = made(_method(asks, None, takes)) if part.undo else made
     else:
-        made = step(retired=part.retired)(_method(code, values[name], {"request": values["request"]} | takes))
+        takes |= {"request": values["request"]}
+        made = step(retired=part.retired, undo_when=when)(_method(code, values[name], takes))
     yield name, made
     if part.undo:
-        yield f"undo_{name}", made.compensate(_method(undo, None, {name: values[name]} if part.own else {}))
+        own = values[name] | None if part.started else values[name]
+        yield f"undo_{name}", made.compensate(_method(undo, None, {name: own} if part.own else {}))
 
 
 @lru_cache(5_000)
@@ -280,6 +292,8 @@ def some_pair(chance: Random, *, values: bool = False) -> tuple[Release, Release
 
 def _some_part(name: str, chance: Random, *, values: bool) -> Part:
     part = Part(name, *chance.choice(KINDS))
+    part = part._replace(started=chance.random() < 0.3, polls=not part.kind and chance.random() < 0.3)
+    part = part._replace(own=part.undo and chance.random() < 0.3)
     return _with_value(part, chance)._replace(own=chance.random() < 0.5) if values else part
 
 
@@ -312,7 +326,7 @@ def _edit(parts: list[Part], chance: Random, *, values: bool) -> None:
     """Change a release as its author may: a step is added, removed, renamed, moved, retired, or is of another kind, or
     an undo comes or goes. With ``values`` a type changes, or what takes or gives which result."""
     free = next(name for name in NAMES if name not in {part.name for part in parts})
-    edits = ("add", "remove", "rename", "move", "kind", "undo", "undo", "retire")
+    edits = ("add", "remove", "rename", "move", "kind", "undo", "undo", "retire", "when")
     more = ("type", "type", "type", "take") if values else ()
     edit = chance.choice((*edits, *more)) if parts else "add"
     if edit == "add":
@@ -334,6 +348,8 @@ def _edit(parts: list[Part], chance: Random, *, values: bool) -> None:
         parts.insert(spot, part._replace(kind=kind, undo=undo))
     elif edit == "undo":
         parts.insert(spot, part._replace(undo=not part.undo and part.kind in ("", "signal")))
+    elif edit == "when":
+        parts.insert(spot, part._replace(started=not part.started, own=chance.random() < 0.5))
     elif edit == "retire":
         parts.insert(spot, part._replace(retired=True))
     elif edit == "type":

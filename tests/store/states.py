@@ -22,7 +22,7 @@ from sagas.core.commands import (
     StallNoticed,
     Write,
 )
-from sagas.core.rules import Plan, StepPlan, out_of_budget, undo_out_of_budget
+from sagas.core.rules import ForwardPlan, Plan, StepPlan, UndoPlan, out_of_budget, undo_out_of_budget
 from sagas.core.states import (
     Attempts,
     Cancel,
@@ -163,9 +163,9 @@ def contents(steps: int = 2, *, families: bool = False) -> st.SearchStrategy[Cal
 
 PLAN = Plan(
     (
-        StepPlan(executions=2, owes_undo=True, undo_executions=2),
-        StepPlan(executions=3, exhausted="DEAD_LETTER", owes_undo=True, undo_when_started=True),
-        StepPlan(executions=1, exhausted="FAIL"),
+        StepPlan(ForwardPlan(executions=2), UndoPlan(executions=2), owes_undo=True),
+        StepPlan(ForwardPlan(executions=3, exhausted="DEAD_LETTER"), UndoPlan(when_started=True), owes_undo=True),
+        StepPlan(ForwardPlan(executions=1, exhausted="FAIL")),
     ),
     max_recovery_attempts=2,
 )

@@ -41,6 +41,7 @@ FACTS: tuple[ev.Fact, ...] = (
     ev.WaitEnded(2),
     ev.StepPostponed(2, 1, "the bank", 60.0, _AT, _AT - 60, 2),
     ev.CompensationPostponed(2, 1, "the bank", 60.0, _AT, _AT - 60, 2),
+    ev.CompensationPostponed(2, 1, "not owed", 0.0, _AT, _AT, settling=True),
     ev.SagaTimedOut(),
     ev.ChildrenStarted(2, 1, 3, ("pay", "ship")),
     ev.ChildrenEnded(2, 3, 0),

@@ -17,7 +17,7 @@ from sagas.authoring.policies import MOST_CHILDREN
 from sagas.authoring.redaction import without
 from sagas.core import events as ev
 from sagas.core.commands import Send
-from sagas.core.rules import misfit, next_look, settles
+from sagas.core.rules import misfit, next_look, settles, undo_still_owed
 from sagas.core.states import DeadMessage, Lease, SagaState
 from sagas.engine.attempt.context import StepContext
 from sagas.engine.attempt.course import COMMIT_RESERVE, RECORDING, Course, Value, correlated
@@ -89,6 +89,10 @@ class Invocation(Struct, frozen=True):
     deadline: float
     trace_id: str = ""
     lambda_context: Any = None
+
+
+class _NotOwed(SagaError):
+    """The undo is not called, because its step did not complete."""
 
 
 class NotCommitted(Unavailable):
@@ -241,7 +245,9 @@ class Attempt:
             needed_until = self._course.lease_end(claimed_at(held.lease.owner), self._code.timeout)
         if self._message.chained and held.lease is not None and clock.now() >= held.lease.expires_at:
             raise Unavailable("the lease expired before the step could start; it will be retried")
-        code = self._type.step(message.step)
+        code, index = self._type.step(message.step), message.index
+        if message.undo and not undo_still_owed(self._type.plan(held.steps), index, held.steps[index]):
+            raise _NotOwed("the step did not complete, so its undo is not called")
         values = self._values = self._inputs(held)
         context = self._context = StepContext(
             saga_id=message.saga_id,
@@ -353,6 +359,10 @@ class Attempt:
     def fail(self, held: SagaState, error: Exception) -> Committed:
         """Journal and commit the failure."""
         step, index, retry = held.steps[self._message.index], self._message.index, self._code.retry
+        if isinstance(error, _NotOwed):
+            now = self._services.clock.now()
+            passed = index, step.undo_attempts.made, str(error), 0.0, now, now
+            return self._commit(held, ev.CompensationPostponed(*passed, settling=True), None, {})
         error = checked(error) if isinstance(error, NotYet) else error
         if isinstance(error, NotYet):
             poll_timeout, now = self._type.step(step.name).poll_timeout, self._services.clock.now()

@@ -167,11 +167,10 @@ class Reader(Struct, frozen=True):
                 if view["waiting"] is not None and view["waiting"]["kind"] in ("backoff", "queue"):
                     view["waiting"] = {"kind": "breaker", "until": iso(breaker.open_until)}
                 view["steps"][state.cursor]["next_attempt_at"] = iso(max(breaker.open_until, state.not_before))
-        if name not in self.registry:
-            view["waiting"] = view["waiting"] and {"kind": "release", "until": None}
-            return view
         if view["waiting"] is not None and pause is None:
-            view["waiting"] = release_view(state, self.registry.get(name).plan(state.steps)) or view["waiting"]
+            view["waiting"] = release_view(state, self.registry.plan(state)) or view["waiting"]
+        if name not in self.registry:
+            return view
         if state.lease is not None and "lease" in view and state.lease.expires_at < state.lease.act_until:
             # A lease that already lasts as long as its function can run is never extended.
             length = self.registry.get(name).definition.lock_expiry.total_seconds()

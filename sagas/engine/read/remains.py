@@ -177,6 +177,8 @@ def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
         status = StepStatus.FAILED
     if error.get("type") == TypeChanged.__name__ or entry.details.get("settling"):
         attempt -= 1  # no code was called, so the attempt does not count
+    if entry.action == "CompensationPostponed" and entry.details.get("settling"):
+        return structs.replace(step, status=StepStatus.FAILED)  # its undo is not owed
     if status in _BACKWARD:
         unknown = step.outcome_unknown and status is not StepStatus.COMPENSATED
         undos = _at_least(step.undo_attempts, attempt)

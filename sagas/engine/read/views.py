@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sagas.core.events import GONE, AttentionCode, DeadLetterCause
+from sagas.core.events import GONE, AttentionCode, DeadLetterCause, Failure
 from sagas.core.fit import KINDS
 from sagas.core.gates import Pause, Scope
 from sagas.core.rules import (
@@ -332,7 +332,8 @@ def release_view(state: SagaState, plan: Plan) -> WaitingView | None:
         return None
     failure, until = misfit(plan, state, since or state.updated_at), since and since + plan.settle
     if since and state.waiting_for == "signal":  # while its step is not deployed, nobody can send the signal
-        failure, until = plan.steps[state.cursor].forward, max(until, state.not_before)
+        own = plan.steps[state.cursor].forward
+        failure, until = own if isinstance(own, Failure) else None, max(until, state.not_before)
     message = state.unreadable if since else ""
     if failure is not None:
         kind = "" if failure.code_missing else f" as {KINDS[step.waits_for]}"

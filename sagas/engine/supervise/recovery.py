@@ -35,8 +35,6 @@ _NOWHERE = "~"
 """The position of a saga that the index does not contain. It sorts after all times."""
 _LONGEST_CHILDREN = 6 * 3600.0
 """Maximum seconds until the next look at a saga that waits for its children."""
-_UNKNOWN_PAUSE = 600.0
-"""Seconds until the next look at a saga whose type is not deployed, so that it does not delay others."""
 
 
 class RecoveryReport(Struct):
@@ -216,8 +214,7 @@ class RecoveryRun(Struct, frozen=True):
             report.untouched += 1
             return
         if state.saga not in self.advancer.registry:
-            self._report_undeployed(state, position, report)
-            return
+            self._report_undeployed(state, report)
         sent_ahead = not state.paused and self._sent_ahead(state, position)
         current = None if sent_ahead else in_time(self.advancer, self.control, state)
         paused = current is state and self.pausing.seen(state, position.sort)
@@ -252,20 +249,19 @@ class RecoveryRun(Struct, frozen=True):
     def _release_due(self, state: SagaState) -> float:
         """Return when to check for a new release, if the saga waits for a release; else 0."""
         plan, now = self.advancer.plan(state), self.advancer.services.clock.now()
-        return next_look(plan, state, now) if misfit(plan, state, now) and settles(plan, state, now) else 0.0
+        waits = misfit(plan, state, now) or (state.joins and state.settling_since)
+        return next_look(plan, state, now) if waits and settles(plan, state, now) else 0.0
 
     def _report_overdue(self, state: SagaState, position: IndexPosition, report: RecoveryReport) -> None:
         overdue = 0.0 if position.sort == _NOWHERE else self.advancer.services.clock.now() - epoch(position.sort)
         if overdue > report.overdue_by_type.get(state.saga, 0.0):
             report.overdue_by_type[state.saga] = overdue
 
-    def _report_undeployed(self, state: SagaState, position: IndexPosition, report: RecoveryReport) -> None:
+    def _report_undeployed(self, state: SagaState, report: RecoveryReport) -> None:
         self.advancer.services.logger.error(
             "the type of a saga in flight is not deployed", extra={"saga_id": state.saga_id, "saga": state.saga}
         )
-        self.control.push_due(position.saga_id, position.sort, self.advancer.services.clock.now() + _UNKNOWN_PAUSE)
         report.undeployed += 1
-        report.failed.append(position.saga_id)
 
     def _waits_for_children(self, state: SagaState, position: IndexPosition) -> bool:
         """Wake a saga that waits for its children, at growing intervals, in case a message was lost. Returns whether it
@@ -273,7 +269,8 @@ class RecoveryRun(Struct, frozen=True):
         if not state.joins or state.lease is not None or (state.cancel.at and not state.undoing):
             return False
         now, stale_after = self.advancer.services.clock.now(), self.advancer.plan(state).stale_after
-        later = state.in_time(now + min(max(stale_after, now - state.updated_at), _LONGEST_CHILDREN))
+        later = now + min(max(stale_after, now - state.updated_at), _LONGEST_CHILDREN)
+        later = state.in_time(self._release_due(state) or later)
         if position.sort == _NOWHERE or self.control.push_due(position.saga_id, position.sort, later):
             self.work.send_work(NOW, [SagasToAdvance([state.saga_id], thorough=True).work()])
         return True

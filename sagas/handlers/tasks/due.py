@@ -52,7 +52,7 @@ def report_recovery(report: RecoveryReport, view: RecoveryView) -> None:
         telemetry().measure("OldestOverdueSaga", round(overdue, 3), saga)
     for (saga, goes_on), times in report.by_type.items():
         telemetry().count("SagaRecovered" if goes_on else "SagaRecoveryExhausted", saga, times)
-    if len(report.failed) > report.undeployed:
-        telemetry().measure("RecoveryFailed", len(report.failed) - report.undeployed)
+    if report.failed:
+        telemetry().measure("RecoveryFailed", len(report.failed))
     if report.undeployed:
         telemetry().measure("SagaWithoutCode", report.undeployed)

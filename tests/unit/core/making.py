@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from sagas.core import events as ev
 from sagas.core.automaton import decide
 from sagas.core.commands import Decision, Event, MessageArrived, Send, Then
-from sagas.core.rules import Plan, StepPlan
+from sagas.core.rules import ForwardPlan, Plan, StepPlan, UndoPlan
 from sagas.core.states import Attempts, Lease, SagaState, SagaStatus, StepState, StepStatus
 
 S = SagaStatus
@@ -28,7 +28,7 @@ def plan(*policies: str, undo: bool = True, **given: Any) -> Plan:
     chosen: Any = policies or ("COMPENSATE", "COMPENSATE")
     started = bool(given.pop("started", False))
     return Plan(
-        tuple(StepPlan(2, policy, owes_undo=undo, undo_executions=2, undo_when_started=started) for policy in chosen),
+        tuple(StepPlan(ForwardPlan(2, policy), UndoPlan(2, started), owes_undo=undo) for policy in chosen),
         **given,
     )
 

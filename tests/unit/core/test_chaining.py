@@ -9,11 +9,12 @@ from sagas.core import events as ev
 from sagas.core.arrivals import claimed_next, next_work, renumbered
 from sagas.core.automaton import decide
 from sagas.core.commands import Decision, Run
-from sagas.core.rules import Plan, StepPlan
+from sagas.core.rules import ForwardPlan, Plan, StepPlan
 from sagas.core.states import Attempts, Cancel, Lease, SagaState, SagaStatus, StepState, StepStatus
 
 NOW = 1_000.0
-PLAN = Plan((StepPlan(executions=2, owes_undo=True), StepPlan(executions=2, owes_undo=True), StepPlan()))
+TWICE = StepPlan(ForwardPlan(executions=2), owes_undo=True)
+PLAN = Plan((TWICE, TWICE, StepPlan()))
 HELD, NEXT = Lease("held", NOW + 10, NOW + 20), Lease("next", NOW + 12, NOW + 20)
 
 

@@ -27,7 +27,7 @@ from sagas.core.commands import (
     StallNoticed,
     Write,
 )
-from sagas.core.rules import Plan, StepPlan, needs_attention, next_fact
+from sagas.core.rules import ForwardPlan, Plan, StepPlan, UndoPlan, needs_attention, next_fact
 from sagas.core.states import (
     ENDED,
     Attempts,
@@ -61,16 +61,10 @@ policies = st.sampled_from(["COMPENSATE", "FAIL", "DEAD_LETTER", "CONTINUE"])
 GONE = ev.Failure("CodeGone", "the code is gone")
 step_plans: Any = st.builds(
     StepPlan,
-    st.integers(1, 3),
-    policies,
-    owes_undo=st.booleans(),
-    undo_executions=st.integers(1, 3),
-    undo_when_started=st.booleans(),
-    asks=st.booleans(),
-    on_timeout=policies,
-    undo_needs_result=st.booleans(),
+    st.just(GONE) | st.builds(ForwardPlan, st.integers(1, 3), policies, asks=st.booleans(), on_timeout=policies),
+    st.just(GONE) | st.builds(UndoPlan, st.integers(1, 3), st.booleans(), st.booleans()),
+    st.booleans(),
 )
-step_plans |= st.builds(StepPlan, forward=st.just(GONE), undo=st.none() | st.just(GONE), owes_undo=st.booleans())
 
 BEHIND = [T.COMPLETED]
 AHEAD = [T.PENDING]
@@ -172,8 +166,10 @@ def sagas(draw: st.DrawFn) -> tuple[Plan, SagaState]:
 
 def _fitting(plan: StepPlan, step: StepState) -> StepPlan:
     """A plan as it can be for a step: only waits for signals and times go without code, and children need no undo."""
-    asks = plan.asks or step.waits_for not in ("signal", "time")
-    return replace(plan, asks=asks, undo=None if step.waits_for == "children" else plan.undo)
+    forward = plan.forward
+    if isinstance(forward, ForwardPlan) and step.waits_for not in ("signal", "time"):
+        forward = replace(forward, asks=True)
+    return replace(plan, forward=forward, undo=None if step.waits_for == "children" else plan.undo)
 
 
 CHANGED = ev.Failure("TypeChanged", "the request does not fit")
@@ -240,7 +236,8 @@ EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
         st.builds(ev.ChildrenEnded, indices, counts, counts, st.none() | failures)
         | st.builds(ev.StepCompensated, indices, counts)
         | st.builds(ev.CompensationFailed, indices, counts, failures)
-        | st.builds(ev.SagaRecovered, st.just(False), counts, booleans),
+        | st.builds(ev.SagaRecovered, st.just(False), counts, booleans)
+        | st.builds(ev.StepDeadLettered, indices, st.just(ev.DeadLetterCause.CODE_MISSING), failure=st.just(GONE)),
         counts,
     ),
     ResolveArrived: st.builds(ResolveArrived, leases, st.just("seen"), st.just("none"), st.just(())),
@@ -278,7 +275,8 @@ def likely(state: SagaState, plan: Plan) -> list[Event]:
     if step is not None and step.status is T.COMPENSATING:
         found += [ev.StepCompensated(state.cursor, step.undo_attempts.made)]
         found += [ev.CompensationAttemptFailed(state.cursor, step.undo_attempts.made, BOOM)]
-        found += [ev.CompensationPostponed(state.cursor, step.undo_attempts.made, "not yet", 50.0, NOW + 50, NOW)]
+        postponed = ev.CompensationPostponed(state.cursor, step.undo_attempts.made, "not yet", 50.0, NOW + 50, NOW)
+        found += [postponed, structs.replace(postponed, settling=True)]
     fact = next_fact(plan, state, NOW) if state.cursor < len(state.steps) else None
     return [*found, *([fact] if fact else [])]
 
@@ -308,7 +306,8 @@ def _check_numbers(state: SagaState, after: SagaState, event: Event) -> None:
     assert after.seq == state.seq + changed
     assert after.dispatch >= state.dispatch
     assert after.lost_until >= state.lost_until
-    claims = after is not state and not isinstance(event, ev.Fact | CancelArrived | SignalArrived)
+    marked = structs.replace(state, settling_since=after.settling_since) == after  # it waits for a release
+    claims = not marked and not isinstance(event, ev.Fact | CancelArrived | SignalArrived)
     assert after.token == state.token + claims
 
 

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.commands import FailDelivery, Postpone, Refuse, ResolveArrived, Write
+from sagas.core.rules import Plan
 from sagas.core.states import DeadMessage, Recovery, SagaState
 from tests.unit.core.making import HELD, LAPSED, MINE, NOW, S, T, after, apply, commands, message, plan, saga
 
@@ -66,9 +67,13 @@ def test_giving_up_does_not_interrupt_an_execution(status: S) -> None:
 def test_an_undo_whose_code_is_gone_cannot_be_retried_into_success() -> None:
     """A deployment removed it after it had failed; the retry then found nothing to undo and said COMPENSATED."""
     failed = saga(S.COMPENSATION_FAILED, T.COMPENSATION_FAILED, T.FAILED, lease=HELD, attention=NOW)
-    retried = after(failed, ev.SagaRetried(), by=plan(undo=False))
-    assert retried.status is S.COMPENSATION_FAILED
-    assert retried.attention
+    gone = ev.Failure(ev.CODE_GONE, "the undo is gone")
+    by = Plan(tuple(replace(own, undo=gone) for own in plan(undo=False).steps))
+    retried = apply(failed, ev.SagaRetried(), by=by)
+    assert commands(retried) == (Write(ev.CompensationFailed(0, 2, gone)),)
+    ended = after(retried.state, ev.CompensationFailed(0, 2, gone), by=by)
+    assert ended.status is S.COMPENSATION_FAILED
+    assert ended.attention
 
 
 def test_a_dying_message_dies_while_an_operator_holds_the_lease() -> None:

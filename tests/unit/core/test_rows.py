@@ -25,7 +25,7 @@ from sagas.core.commands import (
     Then,
     Write,
 )
-from sagas.core.rules import Plan, quiet_until
+from sagas.core.rules import Plan, UndoPlan, quiet_until
 from sagas.core.states import Cancel, DeadMessage, Polling, SagaState, SagaStatus
 from tests.unit.core.making import (
     BOOM,
@@ -195,7 +195,8 @@ def test_a_step_that_was_only_started_is_undone_if_it_says_so() -> None:
 
 @pytest.mark.parametrize(("needs_result", "ends"), [(False, S.COMPENSATING), (True, S.COMPENSATED)])
 def test_a_step_that_was_postponed_and_fails_is_undone_or_in_doubt(needs_result: bool, ends: SagaStatus) -> None:
-    by = Plan(tuple(replace(own, undo_needs_result=needs_result) for own in plan().steps))
+    undo = UndoPlan(needs_result=needs_result)
+    by = Plan(tuple(replace(own, undo=undo) for own in plan().steps))
     postponed = after(RUNNING, ev.StepPostponed(0, 1, "the job", 5.0, NOW + 5, NOW), by=by)
     looked = after(postponed, message(postponed), by=by, now=NOW + 5)
     failed = after(looked, ev.StepFailed(0, 2, BOOM, permanent=True), by=by, now=NOW + 5)
