@@ -233,6 +233,8 @@ class Committer:
             details["looked"] = {"step": before.current.name, "attempts": before.current.attempts.made}
         if _names_pivot(before, after, fact):
             details["pivot"] = after.past_pivot  # the reason that nothing is undone from here on
+        if jobs := _jobs_in_doubt(before, after):
+            details["in_doubt"] = jobs
         cancelled = isinstance(fact, ev.CancelRequested) and before.cancel.by
         if cancelled and before.cancel.reason:
             details["reason"] = before.cancel.reason
@@ -257,6 +259,13 @@ class Committer:
             salt=self._clock.new_salt(),
             link=before.head,
         )
+
+
+def _jobs_in_doubt(before: SagaState, after: SagaState) -> list[str]:
+    """The steps that are in doubt from here on, because they raised ``NotYet`` and no undo will stop what they began.
+    Which undo is deployed at this moment decides it, so the entry says it."""
+    pairs = zip(before.steps, after.steps, strict=True)
+    return [now.name for was, now in pairs if now.postponed and now.outcome_unknown and not was.outcome_unknown]
 
 
 def _names_pivot(before: SagaState, after: SagaState, fact: ev.Fact) -> bool:

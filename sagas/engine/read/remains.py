@@ -161,6 +161,8 @@ def _fold_steps(by_name: dict[str, StepState], entry: Entry, *, again: bool) -> 
         # A step that was still waiting has failed.
         waiting = {name: step for name, step in by_name.items() if step.status is StepStatus.WAITING}
         by_name |= {name: structs.replace(step, status=StepStatus.FAILED) for name, step in waiting.items()}
+    for name in entry.details.get("in_doubt", ()):
+        by_name[name] = structs.replace(by_name[name], outcome_unknown=True)
     if entry.action == "SagaResolved":
         for name in entry.details.get("undone_by_hand", ()):
             by_hand = by_name.get(name, StepState(name))
