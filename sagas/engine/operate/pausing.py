@@ -21,7 +21,6 @@ from msgspec.structs import replace
 from sagas.authoring.definition.definition import is_step_name
 from sagas.core.gates import Pause, Scope
 from sagas.core.states import SagaState
-from sagas.core.text import iso
 from sagas.engine.advance import Advancer
 from sagas.engine.clock import Clock
 from sagas.engine.operate.auto_disable import AutoDisabler
@@ -29,7 +28,7 @@ from sagas.engine.registry import Registry
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, Unavailable
 from sagas.store.connection import Contended, Refused
 from sagas.store.control.control import ControlItems
-from sagas.store.control.mapping import NEVER_DUE, paused_until
+from sagas.store.control.mapping import NEVER_DUE
 from sagas.store.index.listing import Listing
 from sagas.store.pauses import Pauses
 
@@ -233,15 +232,12 @@ class Pausing(Struct, frozen=True):
             self.advancer.send_again(state, delay)
         return True
 
-    def seen(self, state: SagaState, due: str) -> bool:
-        """Handle a saga that may be paused: let it continue if its pause has ended. Return whether it was paused.
-        ``due``: its due time in the index, in the stored form."""
+    def seen(self, state: SagaState) -> bool:
+        """Handle a saga that may be paused: let it continue if its pause has ended. Return whether it was paused."""
         if not state.paused:
             return False
         if not self.pauses.holding_back(state):
             self.send(state, self._clock.chance() * SPREAD)
-        elif due <= iso(self._clock.now()):  # as after a time in which its type was not deployed
-            self.control.push_due(state.saga_id, due, paused_until(state))
         return True
 
     def shards(self, now: float) -> list[Search]:

@@ -217,7 +217,7 @@ class RecoveryRun(Struct, frozen=True):
             self._report_undeployed(state, report)
         sent_ahead = not state.paused and self._sent_ahead(state, position)
         current = None if sent_ahead else in_time(self.advancer, self.control, state)
-        paused = current is state and self.pausing.seen(state, position.sort)
+        paused = current is state and self.pausing.seen(state)
         if current is None or paused or self._waits_for_children(current, position):
             report.untouched += 1
             return
