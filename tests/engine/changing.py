@@ -44,31 +44,16 @@ class First(Saga[Order], name="change", version="1"):
 class Reordered(Saga[Order], name="change", version="2"):
     """Other order, one step more; what is told takes what another step returned."""
 
-    @step(retry=_FAST)
-    def pay(self) -> str:
-        perform("pay")
-        return "paid"
-
-    @pay.compensate
-    def refund(self, pay: str) -> None:
-        perform("refund")
+    pay = First.pay
+    refund = First.refund
 
     @step(retry=_FAST)
     def insure(self) -> None:
         perform("insure")
 
-    @step(retry=_FAST)
-    def book(self) -> str:
-        perform("book")
-        return "seat"
-
-    @book.compensate
-    def unbook(self, book: str) -> None:
-        perform("unbook")
-
-    @step(retry=_FAST)
-    def tell(self) -> None:
-        perform("tell")
+    book = First.book
+    unbook = First.unbook
+    tell = First.tell
 
 
 class WithoutPay(Saga[Order], name="change", version="3"):

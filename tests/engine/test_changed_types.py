@@ -18,7 +18,7 @@ from sagas.engine.start.starter import KeyReused
 from sagas.errors import InvalidRequest
 from tests.engine.changing import deployed, why
 from tests.support.bench import Bench, Death
-from tests.support.sagas import FAIL, LOG, perform
+from tests.support.sagas import FAIL, LOG, Seat, perform
 
 Make = Callable[..., Bench]
 
@@ -37,13 +37,6 @@ class Asked:
     """As it was first."""
 
     item: Item
-
-
-@dataclass(frozen=True)
-class Seat:
-    """As it was first."""
-
-    number: int
 
 
 class First(Saga[Asked], name="typed"):
@@ -137,14 +130,8 @@ class Named(Saga[Asked], name="typed"):
 class Started(Saga[AskedPriced], name="typed"):
     """Paying is undone whenever it was started."""
 
-    @step(retry=_FAST)
-    def book(self, request: AskedPriced) -> Seat:
-        perform("book")
-        return Seat(7)
-
-    @book.compensate
-    def unbook(self, book: Seat) -> None:
-        perform("unbook")
+    book = Priced.book
+    unbook = Priced.unbook
 
     @step(retry=_FAST, undo_when="started")
     def pay(self, request: AskedPriced, book: Seat) -> str:

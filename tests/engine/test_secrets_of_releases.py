@@ -101,8 +101,7 @@ class OpenKeeping(Saga[Anybody], name="keeping", result="keep"):
     def keep(self, request: Anybody) -> OpenAnswer:
         return OpenAnswer(PIN)
 
-    @step
-    def tell(self, request: Anybody) -> None: ...
+    tell = Keeping.tell
 
 
 class Other(Saga[Anybody], name="other"):
