@@ -18,7 +18,7 @@ from sagas.store.connection import Contended, Unwritable
 from sagas.testing.tables import refusal
 from tests.support.bench import Bench
 from tests.support.dynamodb import aws
-from tests.support.sagas import LOG, Order, act
+from tests.support.sagas import LOG, Order, Single, act
 
 Make = Callable[..., Bench]
 
@@ -163,13 +163,8 @@ def test_a_cancel_is_accepted_all_the_same(bench: Make, contention: Contention) 
     assert b.engine.operations.cancel("asking", saga_id, "ada").status == "CANCELLED"
 
 
-class Parcel(Saga[Order], name="parcel"):
+class Parcel(Single[Order], name="parcel"):
     """A child."""
-
-    @step
-    def send(self, ctx: Context) -> str:
-        act("send", ctx)
-        return "sent"
 
 
 class Basket(Saga[Order], name="basket"):
@@ -234,7 +229,7 @@ def start(b: Bench, key: str) -> str:
 
 def ended_as_if_nothing_had_happened(b: Bench, saga_id: str) -> None:
     assert b.status(saga_id) == "COMPLETED"
-    assert sorted(LOG) == ["close:1", "send:1", "send:1"]
+    assert sorted(LOG) == ["call:1", "call:1", "close:1"]
     assert not {"StepFailed", "StepLost"} & set(b.actions(saga_id))
 
 
@@ -260,7 +255,7 @@ def test_an_entry_that_meets_another_write_is_put_all_the_same(
     saga_id = start(b, "key")
     b.invoke("basket", "parcels")
     b.end_waits()
-    assert (b.invoke("parcel", "send"), b.invoke("parcel", "send")) == (1, 1)
+    assert (b.invoke("parcel", "call"), b.invoke("parcel", "call")) == (1, 1)
     contention.left["PutItem"] = 1
     b.end_waits()
     assert contention.met == {"PutItem": 1}

@@ -7,28 +7,16 @@ from typing import Any
 
 import pytest
 
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
 from sagas.errors import NotFound, Rejected
 from sagas.store.journal.chain import Bad, ChainFinding, Wrong
 from sagas.store.journal.journal import Journal
 from tests.engine.metering import Wire
 from tests.support.bench import Bench
-from tests.support.sagas import FAIL, Order, Trip
+from tests.support.sagas import FAIL, Bulky, Trip
 
 pytestmark = pytest.mark.usefixtures("clean")
 Make = Callable[..., Bench]
 LONG = "c" * 128
-
-
-class Bulky(Saga[Order], name="bulky"):
-    @step
-    def write(self) -> str:
-        return "x" * 20_000
-
-    @step
-    def read(self, write: str) -> int:
-        return len(write)
 
 
 def _undone(b: Bench, **options: Any) -> str:

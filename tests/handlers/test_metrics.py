@@ -9,26 +9,16 @@ from typing import Any
 
 import pytest
 
-from sagas import CircuitBreaker, Context, Retry, Saga, step
 from sagas.core.text import epoch
 from sagas.errors import FORMAT
 from sagas.handlers import supervisor
 from sagas.store.control.control import ControlItems
 from tests.handlers.conftest import Make, Site
 from tests.support.aws import LambdaContext
-from tests.support.sagas import FAIL, Fatal, Order, Stubborn, Trip
+from tests.support.sagas import FAIL, Fatal, Held, Stubborn, Trip
 
 Capture = pytest.CaptureFixture[str]
 LONG_AGO = "2026-01-01T00:00:00.000Z"
-
-
-class Held(Saga[Order], name="held"):
-    """Its step is held back after one failure."""
-
-    @step(retry=Retry.constant(max_retries=1, delay=60), circuit_breaker=CircuitBreaker(1, 30))
-    def call(self, ctx: Context) -> None:
-        """Fail."""
-        raise RuntimeError("out of reach")
 
 
 def written(capture: Capture) -> list[dict[str, Any]]:
