@@ -148,17 +148,18 @@ PRICE = "the request no longer matches AskedPriced: $.item.price: required field
 NUMBER = "the result of step 'book' no longer matches NamedSeat: $.number is int, expected a string"
 
 
-def in_flight(b: Bench, *delivered: str) -> str:
+def in_flight(bench: Make, *delivered: str) -> tuple[Bench, str]:
+    """A saga of the first release."""
+    b = bench(First)
     saga_id = b.start("typed", REQUEST)
     for name in delivered:
         assert b.deliver("typed", name) is not None
-    return saga_id
+    return b, saga_id
 
 
 @pytest.mark.parametrize(("saga_class", "text"), [(Priced, PRICE), (Named, NUMBER), (Started, PRICE)])
 def test_what_does_not_fit_waits_for_an_operator_who_is_told(bench: Make, saga_class: type[Any], text: str) -> None:
-    b = bench(First)
-    saga_id = in_flight(b, "book")
+    b, saga_id = in_flight(bench, "book")
     deployed(b, saga_class)
     b.run()
     saga = b.show(saga_id)
@@ -178,8 +179,7 @@ def test_what_does_not_fit_waits_for_an_operator_who_is_told(bench: Make, saga_c
 
 
 def test_nothing_happens_to_it_by_itself(bench: Make) -> None:
-    b = bench(First)
-    saga_id = in_flight(b, "book")
+    b, saga_id = in_flight(bench, "book")
     deployed(b, Named)
     b.run()
     for _ in range(3):
@@ -190,8 +190,7 @@ def test_nothing_happens_to_it_by_itself(bench: Make) -> None:
 
 
 def test_with_code_that_fits_a_retry_goes_on(bench: Make) -> None:
-    b = bench(First)
-    saga_id = in_flight(b, "book")
+    b, saga_id = in_flight(bench, "book")
     deployed(b, Named)
     b.run()
     b.engine.operations.retry("typed", saga_id, "too early", "ann")
@@ -207,8 +206,7 @@ def test_with_code_that_fits_a_retry_goes_on(bench: Make) -> None:
 
 
 def test_no_attempt_is_used_up(bench: Make) -> None:
-    b = bench(First)
-    saga_id = in_flight(b, "book")
+    b, saga_id = in_flight(bench, "book")
     FAIL["pay"] = Death()
     with pytest.raises(Death):
         b.run()
@@ -225,8 +223,7 @@ def test_no_attempt_is_used_up(bench: Make) -> None:
 
 @pytest.mark.parametrize("saga_class", [Priced, Started])
 def test_it_can_be_undone_where_the_undos_can_be_read(bench: Make, saga_class: type[Any]) -> None:
-    b = bench(First)
-    saga_id = in_flight(b, "book")
+    b, saga_id = in_flight(bench, "book")
     deployed(b, saga_class)
     b.run()
     b.engine.operations.compensate("typed", saga_id, "no more", "ann")
@@ -237,8 +234,7 @@ def test_it_can_be_undone_where_the_undos_can_be_read(bench: Make, saga_class: t
 
 
 def test_it_can_be_cancelled(bench: Make) -> None:
-    b = bench(First)
-    saga_id = in_flight(b, "book")
+    b, saga_id = in_flight(bench, "book")
     deployed(b, Priced)
     b.run()
     b.engine.operations.cancel("typed", saga_id, "ann")
@@ -247,8 +243,7 @@ def test_it_can_be_cancelled(bench: Make) -> None:
 
 
 def test_a_cancel_that_comes_first_wins(bench: Make) -> None:
-    b = bench(First)
-    saga_id = in_flight(b, "book")
+    b, saga_id = in_flight(bench, "book")
     deployed(b, Priced)
     b.engine.operations.cancel("typed", saga_id, "ann")
     b.run()
@@ -256,8 +251,7 @@ def test_a_cancel_that_comes_first_wins(bench: Make) -> None:
 
 
 def test_an_undo_that_cannot_read_its_input_fails_and_waits(bench: Make) -> None:
-    b = bench(First)
-    saga_id = in_flight(b, "book")
+    b, saga_id = in_flight(bench, "book")
     FAIL["pay"] = RuntimeError()
     deployed(b, First)
     while b.status(saga_id) != "COMPENSATING":
@@ -279,8 +273,7 @@ def test_an_undo_that_cannot_read_its_input_fails_and_waits(bench: Make) -> None
 
 
 def test_one_undo_that_cannot_read_its_input_stops_no_other(bench: Make) -> None:
-    b = bench(First)
-    saga_id = in_flight(b, "book")
+    b, saga_id = in_flight(bench, "book")
     deployed(b, Named)
     b.run()
     b.engine.operations.compensate("typed", saga_id, "no more", "ann")
@@ -292,8 +285,7 @@ def test_one_undo_that_cannot_read_its_input_stops_no_other(bench: Make) -> None
 
 def test_who_dies_before_saying_so_leaves_it_in_doubt_no_longer_than_needed(bench: Make) -> None:
     """A death after the claim counts as an attempt, as any does: nobody knows that no code ran."""
-    b = bench(First)
-    saga_id = in_flight(b, "book")
+    b, saga_id = in_flight(bench, "book")
     deployed(b, Named)
     committer: Any = b.engine.services.committer
 

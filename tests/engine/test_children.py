@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from time import monotonic
 from typing import Any
 
 import pytest
 
-from sagas import Context, Exhausted, Retry, Saga, children, step, wait_for
+from sagas import Context, Exhausted, Saga, children, step
 from sagas.core.ids import child_id
 from sagas.core.states import SagaStatus
 from sagas.engine import children as looking_after
@@ -20,10 +19,9 @@ from sagas.errors import Conflict
 from sagas.store.journal.entries import NEVER_STARTED
 from tests.support.bench import Bench, Death, once
 from tests.support.dynamodb import aws
-from tests.support.sagas import FAIL, LOG, act
+from tests.support.sagas import FAIL, LOG, ONCE, PARK, Answered, Idle, Parcel, Single, act
 
 Make = Callable[..., Bench]
-ONCE = Retry.constant(max_retries=0, delay=0)
 
 
 @dataclass(frozen=True)
@@ -32,13 +30,6 @@ class Basket:
 
     parcels: int
     note: str = ""
-
-
-@dataclass(frozen=True)
-class Parcel:
-    """One of them."""
-
-    number: int
 
 
 class Shipment(Saga[Parcel], name="shipment", result="book"):
@@ -94,15 +85,8 @@ class Parked(Saga[Basket], name="parked-basket"):
         return shipments
 
 
-class Waiting(Saga[Parcel], name="waiting-child"):
+class Waiting(Answered[Parcel], name="waiting-child"):
     """Waits for a person."""
-
-    answer = wait_for(str, timeout=timedelta(days=1))
-
-    @step
-    def book(self, answer: str, ctx: Context) -> str:
-        act(answer, ctx)
-        return answer
 
 
 class Asking(Saga[Basket], name="asking"):
@@ -116,11 +100,8 @@ class Asking(Saga[Basket], name="asking"):
     def close(self, asked: list[str], ctx: Context) -> None: ...
 
 
-class Findable(Saga[Parcel], name="findable", find_by={"number": "$.number"}):
+class Findable(Idle[Parcel], name="findable", find_by={"number": "$.number"}):
     """Found by its number."""
-
-    @step
-    def book(self, request: Parcel, ctx: Context) -> None: ...
 
 
 class Finding(Saga[Basket], name="finding"):
@@ -432,13 +413,8 @@ def test_a_child_that_needs_a_person_keeps_its_parent(bench: Make) -> None:
     assert b.engine.control.get(child) is None
 
 
-class Settled(Saga[Parcel], name="settled-child"):
+class Settled(Single[Parcel], name="settled-child", retry=PARK):
     """Waits for an operator when its step fails."""
-
-    @step(retry=Retry.constant(max_retries=0, delay=0, on_exhausted=Exhausted.DEAD_LETTER))
-    def pay(self, ctx: Context) -> str:
-        act("pay", ctx)
-        return "paid"
 
 
 class Invoice(Saga[Basket], name="invoice"):
@@ -455,7 +431,7 @@ class Invoice(Saga[Basket], name="invoice"):
 
 def test_a_child_is_not_settled_while_its_parent_waits_for_its_end(bench: Make) -> None:
     b = bench(Invoice, Settled)
-    FAIL.update({"pay": RuntimeError("no")})
+    FAIL.update({"call": RuntimeError("no")})
     saga_id = b.start("invoice", {"parcels": 1})
     b.run()
     child = child_id(saga_id, "payments", 0)

@@ -35,21 +35,24 @@ class RunningClock(ManualClock):
 _ZERO = time.monotonic()
 
 
+async def acted(ctx: Context, name: str) -> str:
+    """Note the execution, and act as the test says."""
+    LOG.append(f"{name}:{ctx.attempt}")
+    if ACT:
+        await _coroutine(ACT.pop(0)(ctx))
+    return "paid"
+
+
 class Async(Saga[Order], name="async"):
     """Half a second, for both ways."""
 
     @step(retry=_TWICE, timeout=0.5)
     async def pay(self, ctx: Context) -> str:
-        LOG.append(f"pay:{ctx.attempt}")
-        if ACT:
-            await _coroutine(ACT.pop(0)(ctx))
-        return "paid"
+        return await acted(ctx, "pay")
 
     @pay.compensate
     async def refund(self, ctx: Context) -> None:
-        LOG.append(f"refund:{ctx.attempt}")
-        if ACT:
-            await _coroutine(ACT.pop(0)(ctx))
+        await acted(ctx, "refund")
 
     @step
     def ship(self, pay: str, request: Order) -> None:
@@ -62,10 +65,7 @@ class Lasting(Saga[Order], name="lasting"):
 
     @step(retry=_TWICE, timeout=30)
     async def pay(self, ctx: Context) -> str:
-        LOG.append(f"pay:{ctx.attempt}")
-        if ACT:
-            await _coroutine(ACT.pop(0)(ctx))
-        return "paid"
+        return await acted(ctx, "pay")
 
     @pay.compensate
     async def refund(self, ctx: Context) -> None:

@@ -14,6 +14,7 @@ from sagas.core.text import iso
 from sagas.errors import Rejected
 from tests.handlers.conftest import Make, Site
 from tests.support.bench import Death, once
+from tests.support.sagas import Idle
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,8 @@ class Tour(
         return request.customer_id
 
 
-class Plain(Saga[Journey], name="plain"):
-    @step
-    def go(self, request: Journey) -> None: ...
+class Plain(Idle[Journey], name="plain"):
+    """It has no search keys."""
 
 
 class Frail(Saga[Journey], name="frail"):
