@@ -25,6 +25,15 @@ def act(ctx: Context, name: str = "") -> None:
         ACT.pop(0)(ctx)
 
 
+class Paying(Saga[Order], step_timeout=5):
+    """One step, which acts as the test says within five seconds."""
+
+    @step
+    def pay(self, ctx: Context) -> str:
+        act(ctx, "pay")
+        return "paid"
+
+
 class Acting(Saga[Order], name="acting"):
     """Its lease lasts as long as its function."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import socket
 import uuid
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from sagas.handlers import api as api_handler
 from sagas.handlers.http.inputs import cursor_for
 from tests.handlers.conftest import Make, Site, request
 from tests.support.aws import LambdaContext
+from tests.support.databases import free_port
 from tests.support.sagas import FAIL, LOG, Stubborn, Trip
 
 NOBODY = str(uuid.UUID(int=7))
@@ -357,7 +357,7 @@ def test_a_store_out_of_reach(
     site: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], method: str, path: str
 ) -> None:
     s = site(Trip, POWERTOOLS_SERVICE_NAME=f"unreachable-{method}")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{_closed_port()}")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
     api_handler.reset()
     answer = s.call(method, path, {"item": "secret-train"} if method == "POST" else None)
     assert (answer.status, answer.code) == (503, "unavailable")
@@ -365,12 +365,6 @@ def test_a_store_out_of_reach(
     monkeypatch.delenv("AWS_ENDPOINT_URL")
     assert s.tables() == ([], [])
     assert "secret-train" not in capsys.readouterr().out
-
-
-def _closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_a_defect_shows_nothing_of_itself(

@@ -58,7 +58,8 @@ class Database:
     s3_url: str | None = None
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port on 127.0.0.1 that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -100,7 +101,7 @@ def _served(name: str, command: Callable[[int], list[str]], path: str = "") -> s
         reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
         _held.append(os.open(pipe, os.O_WRONLY))
         os.set_blocking(reading, True)
-        port = _free_port()
+        port = free_port()
         process = subprocess.Popen(
             command(port),
             env={"PATH": os.environ["PATH"], "TMPDIR": str(folder)},
