@@ -55,10 +55,8 @@ class _Mail:
 
 
 @pytest.fixture
-def environments(monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
+def environments(credentials: None) -> list[Engine]:
     """Eight deployments, each with clients and caches of its own, on the emulator."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
     GATE.clear()
     url = emulator().endpoint_url
     sagas, audit = create_tables(client("dynamodb", url), f"breaker-{uuid4().hex[:8]}")

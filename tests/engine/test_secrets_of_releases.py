@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from sagas import Retry, Saga, Secret, children, step, wait_for
+from sagas import Saga, Secret, children, step, wait_for
 from sagas.core.ids import child_id
 from tests.support.bench import Bench
+from tests.support.sagas import ONCE
 
 Make = Callable[..., Bench]
 IBAN, TOKEN, PIN = "DE00 1234", "s3cr3t-token", "pin-4711"
-ONCE = Retry.constant(max_retries=0, delay=0)
 
 
 @dataclass(frozen=True)

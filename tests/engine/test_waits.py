@@ -15,7 +15,7 @@ from sagas.errors import Conflict, InvalidRequest, NotFound
 from sagas.store.inbox import Inbox
 from tests.engine.metering import Wire
 from tests.support.bench import Bench, Death
-from tests.support.sagas import FAIL, LOG, Order, act
+from tests.support.sagas import FAIL, LOG, Order, Reminded, act
 
 Make = Callable[..., Bench]
 NO = "00000000-0000-7000-8000-000000000009"
@@ -276,22 +276,6 @@ class Lenient(Saga[Order], name="lenient"):
     @step
     def pay(self, approval: Approval, ctx: Context) -> str:
         return approval.by
-
-
-def an_hour_on(ctx: Context) -> datetime:
-    """An hour from now, by the saga's clock."""
-    return ctx.now + timedelta(hours=1)
-
-
-class Reminded(Saga[Order], name="reminded"):
-    """Sleeps, and an hour more, and says when it ended."""
-
-    cooling = sleep(timedelta(days=14))
-    reminder = sleep(until=an_hour_on)
-
-    @step
-    def end(self, ctx: Context) -> datetime:
-        return ctx.now
 
 
 def test_a_moment_is_computed_from_the_sagas_clock(bench: Make) -> None:

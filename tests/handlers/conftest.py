@@ -12,8 +12,9 @@ import pytest
 
 from sagas.handlers import api as api_handler
 from sagas.handlers import step as step_handler
-from tests.support.aws import REGION, HandmadeStack, LambdaContext
+from tests.support.aws import HandmadeStack, LambdaContext
 from tests.support.bench import Bench, deploy_functions
+from tests.support.databases import lead_nowhere
 from tests.support.described import Description
 from tests.support.dynamodb import aws
 from tests.support.gateway import matched
@@ -137,9 +138,7 @@ Make = Callable[..., Site]
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Make a site for some saga classes; keywords go into the environment."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    lead_nowhere(monkeypatch)
 
     def make(*classes: type[Any], **environment: str) -> Site:
         api_handler.reset()

@@ -25,6 +25,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.aws import REGION
 from tests.support.shared import shared
 
 _REPOSITORY = Path(__file__).parents[2]
@@ -56,6 +57,13 @@ class Database:
     name: str
     endpoint_url: str | None = None
     s3_url: str | None = None
+
+
+def lead_nowhere(patch: pytest.MonkeyPatch) -> None:
+    """Set credentials and a region that lead nowhere."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        patch.setenv(name, "test")
+    patch.setenv("AWS_DEFAULT_REGION", REGION)
 
 
 def free_port() -> int:

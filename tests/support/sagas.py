@@ -7,14 +7,14 @@ the class, the policies that it is about.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from sagas.authoring.context import Context
 from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.authoring.waits import wait_for
+from sagas.authoring.waits import sleep, wait_for
 from sagas.errors import Rejected
 
 T = TypeVar("T")
@@ -161,6 +161,22 @@ class Fatal(Saga[Order], name="fatal"):
     @step(retry=Retry.constant(max_retries=0, delay=0.0, on_exhausted=Exhausted.FAIL))
     def second(self, ctx: Context) -> None:
         act("second", ctx)
+
+
+def an_hour_on(ctx: Context) -> datetime:
+    """An hour from now, by the saga's clock."""
+    return ctx.now + timedelta(hours=1)
+
+
+class Reminded(Saga[Order], name="reminded"):
+    """Sleeps, and an hour more, and says when it ended."""
+
+    cooling = sleep(timedelta(days=14))
+    reminder = sleep(until=an_hour_on)
+
+    @step
+    def end(self, ctx: Context) -> datetime:
+        return ctx.now
 
 
 class Bulky(Saga[Order], name="bulky"):
