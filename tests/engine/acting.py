@@ -7,10 +7,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
-from sagas.authoring.context import Context
-from sagas.authoring.policies import Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import Context, Retry, Saga, step
 from tests.support.bench import Bench
 from tests.support.sagas import LOG, Order
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sagas.authoring.policies import Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import Retry, Saga, step
 from sagas.client.read.next_action import reason_of
 from tests.support.bench import Bench
 from tests.support.sagas import Order, perform

@@ -9,10 +9,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from sagas.authoring.context import Context
-from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import CircuitBreaker, Context, Exhausted, Retry, Saga, step
 from sagas.core.gates import BreakerState
 from sagas.core.text import iso
 from sagas.engine.attempt.attempt import lease_for

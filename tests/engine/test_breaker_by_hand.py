@@ -6,9 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sagas.authoring.context import Context
-from sagas.authoring.policies import CircuitBreaker, Retry
-from sagas.authoring.steps import step
+from sagas import CircuitBreaker, Context, Retry, step
 from sagas.core.text import iso
 from sagas.engine.operate import breaker_operations
 from sagas.errors import NotFound, Unavailable

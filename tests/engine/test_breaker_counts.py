@@ -8,10 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from sagas.authoring.context import Context
-from sagas.authoring.policies import CircuitBreaker, Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import CircuitBreaker, Context, Retry, Saga, step
 from sagas.core.events import Failure, StepCompleted, StepFailed
 from sagas.core.gates import BreakerState
 from sagas.core.states import SagaState

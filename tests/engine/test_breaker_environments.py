@@ -13,10 +13,7 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
-from sagas.authoring.context import Context
-from sagas.authoring.policies import CircuitBreaker, Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import CircuitBreaker, Context, Retry, Saga, step
 from sagas.core.commands import Discard, Postpone
 from sagas.core.gates import BreakerState
 from sagas.engine.attempt.attempt import Invocation

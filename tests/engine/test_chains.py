@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from sagas.authoring.context import Context
+from sagas import CircuitBreaker, Context, Exhausted, Retry, Saga, step
 from sagas.authoring.definition.definition import definition_of
-from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
 from sagas.core.states import SagaStatus
 from sagas.engine.attempt.course import Chain
 from sagas.errors import Rejected, Unavailable

@@ -10,10 +10,7 @@ from typing import Any
 
 import pytest
 
-from sagas.authoring.policies import Exhausted, Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
-from sagas.authoring.waits import wait_for
+from sagas import Exhausted, Retry, Saga, step, wait_for
 from sagas.engine.start.starter import KeyReused
 from sagas.errors import InvalidRequest
 from tests.engine.changing import deployed, why

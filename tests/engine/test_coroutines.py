@@ -11,10 +11,7 @@ from typing import Any
 
 import pytest
 
-from sagas.authoring.context import Context
-from sagas.authoring.policies import Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import Context, Retry, Saga, step
 from sagas.errors import Rejected
 from tests.engine.acting import ACT, failures, until
 from tests.support.bench import Bench, ManualClock

@@ -6,10 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sagas.authoring.context import Context
-from sagas.authoring.policies import CircuitBreaker, Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import CircuitBreaker, Context, Retry, Saga, step
 from sagas.core.gates import BreakerState
 from sagas.engine.composition.core import settings_from
 from sagas.errors import Cancelled, Rejected, TimedOut

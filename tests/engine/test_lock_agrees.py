@@ -9,11 +9,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from sagas import Retry, Saga, step, wait_for
 from sagas.authoring.definition.definition import definition_of
-from sagas.authoring.policies import Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
-from sagas.authoring.waits import wait_for
 from sagas.lock.changes import changes
 from sagas.lock.content import content_of
 from tests.engine.changing import deployed

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import Saga, step
 from sagas.handlers import supervisor
 from tests.handlers.conftest import ANN, Make, Site, request
 from tests.support.aws import LambdaContext

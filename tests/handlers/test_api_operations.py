@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from sagas.authoring.context import S3Object
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import S3Object, Saga, step
 from sagas.engine.operate.operations import Operations
 from tests.handlers.conftest import ANN, Make
 from tests.support.sagas import FAIL, LOG, Fatal, Order, Stubborn, Trip

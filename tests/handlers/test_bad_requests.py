@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import Saga, step
 from sagas.handlers import api as api_handler
 from sagas.handlers.http.inputs import cursor_for
 from tests.handlers.conftest import Make, Site, request

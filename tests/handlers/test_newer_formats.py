@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from sagas.authoring.policies import AutoDisable, Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import AutoDisable, Retry, Saga, step
 from sagas.errors import FORMAT
 from tests.handlers.conftest import Answer, Make, Site
 from tests.support.sagas import FAIL, LOG, Fatal, Order, Trip

@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 
-from sagas.authoring.policies import CircuitBreaker, Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
-from sagas.authoring.waits import wait_for
+from sagas import CircuitBreaker, Retry, Saga, step, wait_for
 from tests.handlers.conftest import Answer, Make, Site, request
 from tests.support.sagas import FAIL, Order, Trip, act
 

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from sagas.authoring.policies import Exhausted, Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import Exhausted, Retry, Saga, step
 from sagas.core.text import iso
 from sagas.errors import Rejected
 from tests.handlers.conftest import Make, Site

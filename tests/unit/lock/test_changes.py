@@ -13,12 +13,8 @@ from typing import Any
 
 import pytest
 
-from sagas.authoring.children import children
+from sagas import Exhausted, OrphanSweep, Retry, Saga, children, sleep, step, wait_for
 from sagas.authoring.definition.definition import definition_of
-from sagas.authoring.policies import Exhausted, OrphanSweep, Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
-from sagas.authoring.waits import sleep, wait_for
 from sagas.errors import DefinitionError, InvalidRequest, NotFound
 from sagas.lock import content
 from sagas.lock.changes import Change, changes
