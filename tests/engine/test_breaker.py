@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
@@ -21,11 +20,10 @@ from sagas.messaging.message import Message
 from sagas.store.tables import tables_for
 from sagas.store.types.breakers import BreakerItems
 from tests.support.aws import LambdaContext
-from tests.support.bench import Bench
+from tests.support.bench import Bench, Make
 from tests.support.sagas import FAIL, LOG, Order, act
 
 pytestmark = pytest.mark.usefixtures("clean")
-Make = Callable[..., Bench]
 
 
 class Shaky(Saga[Order], name="shaky"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
@@ -14,11 +13,10 @@ from sagas.engine.composition.core import settings_from
 from sagas.messaging.message import parse_record
 from sagas.store.tables import tables_for
 from sagas.store.types.breakers import BreakerItems
-from tests.support.bench import Bench
+from tests.support.bench import Bench, Make
 from tests.support.sagas import FAIL, LOG, Booked, Order, act
 
 pytestmark = pytest.mark.usefixtures("clean")
-Make = Callable[..., Bench]
 _BREAKER = CircuitBreaker(failure_threshold=2, open_for=30, when_open="fail")
 
 

@@ -3,7 +3,6 @@ what does not fit, and go on with code that does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -14,10 +13,8 @@ from sagas import Exhausted, Retry, Saga, step, wait_for
 from sagas.engine.start.starter import KeyReused
 from sagas.errors import InvalidRequest
 from tests.engine.changing import deployed, why
-from tests.support.bench import Bench, Death
+from tests.support.bench import Bench, Death, Make
 from tests.support.sagas import FAIL, LOG, Seat, perform
-
-Make = Callable[..., Bench]
 
 _FAST = Retry.constant(max_retries=2, delay=0.0)
 

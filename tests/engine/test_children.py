@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
@@ -17,11 +16,9 @@ from sagas.core.states import SagaStatus
 from sagas.engine import children as looking_after
 from sagas.errors import Conflict
 from sagas.store.journal.entries import NEVER_STARTED
-from tests.support.bench import Bench, Death, once
+from tests.support.bench import Bench, Death, Make, once
 from tests.support.dynamodb import aws
 from tests.support.sagas import FAIL, LOG, ONCE, PARK, Answered, Idle, Parcel, Single, act
-
-Make = Callable[..., Bench]
 
 
 @dataclass(frozen=True)

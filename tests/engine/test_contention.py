@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -16,11 +16,9 @@ from sagas import Context, Saga, children, step, wait_for
 from sagas.errors import Unavailable
 from sagas.store.connection import Contended, Unwritable
 from sagas.testing.tables import refusal
-from tests.support.bench import Bench
+from tests.support.bench import Bench, Make
 from tests.support.dynamodb import aws
 from tests.support.sagas import LOG, Order, Single, act
-
-Make = Callable[..., Bench]
 
 
 class Asking(Saga[Order], name="asking"):

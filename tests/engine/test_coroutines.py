@@ -14,11 +14,10 @@ import pytest
 from sagas import Context, Retry, Saga, step
 from sagas.errors import Rejected
 from tests.engine.acting import ACT, failures, until
-from tests.support.bench import Bench, ManualClock
+from tests.support.bench import Bench, Make, ManualClock
 from tests.support.sagas import LOG, Order
 
 pytestmark = pytest.mark.usefixtures("clean", "acting")
-Make = Callable[..., Bench]
 _TWICE = Retry.constant(max_retries=1, delay=0.0)
 
 

@@ -14,11 +14,10 @@ from sagas.store.tables import tables_for
 from sagas.store.types.breakers import BreakerItems
 from tests.engine.acting import ACT, Paying, act, failures
 from tests.engine.metering import Wire
-from tests.support.bench import Bench
+from tests.support.bench import Bench, Make
 from tests.support.sagas import LOG, Order
 
 pytestmark = pytest.mark.usefixtures("clean", "acting")
-Make = Callable[..., Bench]
 TIMEOUT = 5
 _TWICE = Retry.constant(max_retries=1, delay=0.0)
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.engine.outages import DONE, REQUEST, Begin, lost_at
-from tests.support.bench import Bench, Death
+from tests.support.bench import Bench, Death, Make
 from tests.support.sagas import LOG, Trip
-
-Make = Callable[..., Bench]
 
 
 def lost(bench: Make, outage: Begin) -> tuple[Bench, str, Any]:

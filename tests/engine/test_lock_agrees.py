@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -14,10 +13,9 @@ from sagas.authoring.definition.definition import definition_of
 from sagas.lock.changes import changes
 from sagas.lock.content import content_of
 from tests.engine.changing import deployed
-from tests.support.bench import Bench
+from tests.support.bench import Make
 from tests.support.sagas import FAIL, Seat, perform
 
-Make = Callable[..., Bench]
 T = TypeVar("T")
 
 _FAST = Retry.constant(max_retries=1, delay=0.0)

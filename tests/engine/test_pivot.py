@@ -14,10 +14,9 @@ from sagas.core.automaton import decide
 from sagas.core.commands import CancelArrived
 from sagas.core.states import SagaState
 from sagas.errors import Conflict
-from tests.support.bench import Bench, Death
+from tests.support.bench import Bench, Death, Make
 from tests.support.sagas import FAIL, LOG, ONCE, Answered, Booked, Order, Parcel, act
 
-Make = Callable[..., Bench]
 HOUR = timedelta(hours=1)
 
 

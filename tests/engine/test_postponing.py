@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,11 +16,10 @@ from sagas.errors import PermanentError, Rejected, Unavailable
 from sagas.handlers import step as step_handler
 from sagas.messaging.message import Message
 from tests.support.aws import LambdaContext
-from tests.support.bench import Bench
+from tests.support.bench import Bench, Make
 from tests.support.sagas import FAIL, LOG, Order, Single
 
 pytestmark = pytest.mark.usefixtures("clean")
-Make = Callable[..., Bench]
 
 
 class Exponential(Single[Order], name="exponential", retry=Retry.exponential(max_retries=5, base_delay=0.2)):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 
 from sagas import CircuitBreaker, Context, Saga, children, step
 from sagas.core.text import epoch, iso
-from tests.support.bench import Bench, Death, once
+from tests.support.bench import Bench, Death, Make, once
 from tests.support.sagas import FAIL, PARK, Answered, Order, Parcel, Single, act
 
-Make = Callable[..., Bench]
 HOUR = 3_600.0
 
 

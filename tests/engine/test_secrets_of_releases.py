@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -12,10 +11,9 @@ import pytest
 
 from sagas import Saga, Secret, children, step, wait_for
 from sagas.core.ids import child_id
-from tests.support.bench import Bench
+from tests.support.bench import Bench, Make
 from tests.support.sagas import ONCE
 
-Make = Callable[..., Bench]
 IBAN, TOKEN, PIN = "DE00 1234", "s3cr3t-token", "pin-4711"
 
 

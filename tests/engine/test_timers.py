@@ -17,10 +17,9 @@ from sagas.handlers.tasks.due import recover_due
 from sagas.messaging.queues import Queues
 from sagas.messaging.work import BULK, Work, parse_work
 from tests.support.aws import LambdaContext
-from tests.support.bench import Bench, Death, once
+from tests.support.bench import Bench, Death, Make, once
 from tests.support.sagas import FAIL, LOG, PARK, Answered, Booked, Order, act
 
-Make = Callable[..., Bench]
 _LENGTHS = {"short": 600.0, "long": 5_000.5}
 
 

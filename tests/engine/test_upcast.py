@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -12,10 +11,9 @@ import pytest
 from sagas import Retry, Saga, children, step, wait_for
 from sagas.errors import InvalidRequest
 from tests.engine.changing import deployed
-from tests.support.bench import Bench, Death, once
+from tests.support.bench import Bench, Death, Make, once
 from tests.support.sagas import FAIL, LOG, perform
 
-Make = Callable[..., Bench]
 _FAST = Retry.constant(max_retries=0, delay=0.0)
 DAY = timedelta(days=1)
 

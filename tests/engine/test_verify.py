@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,11 +10,10 @@ from sagas.errors import NotFound, Rejected
 from sagas.store.journal.chain import Bad, ChainFinding, Wrong
 from sagas.store.journal.journal import Journal
 from tests.engine.metering import Wire
-from tests.support.bench import Bench
+from tests.support.bench import Bench, Make
 from tests.support.sagas import FAIL, Bulky, Trip
 
 pytestmark = pytest.mark.usefixtures("clean")
-Make = Callable[..., Bench]
 LONG = "c" * 128
 
 

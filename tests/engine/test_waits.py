@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,10 +13,9 @@ from sagas.core.text import epoch
 from sagas.errors import Conflict, InvalidRequest, NotFound
 from sagas.store.inbox import Inbox
 from tests.engine.metering import Wire
-from tests.support.bench import Bench, Death
+from tests.support.bench import Bench, Death, Make
 from tests.support.sagas import FAIL, LOG, Order, Reminded, act
 
-Make = Callable[..., Bench]
 NO = "00000000-0000-7000-8000-000000000009"
 DAY = 86_400.0
 
