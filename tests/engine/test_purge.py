@@ -15,7 +15,8 @@ from sagas.core.states import Lease, SagaStatus
 from sagas.core.text import iso
 from sagas.errors import Conflict, NotFound, Rejected
 from sagas.store.journal.entries import Entry
-from tests.engine.purges import DAY, HOUR, SECRET, Make, deploy, ended, item, purge, start, stored
+from tests.engine.purges import DAY, HOUR, SECRET, deploy, ended, item, purge, start, stored
+from tests.support.bench import Make
 from tests.support.sagas import FAIL, Bulky, Fatal, Idle, Order, Trip
 
 

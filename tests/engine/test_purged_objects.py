@@ -10,8 +10,8 @@ from sagas import S3Object, Saga, step
 from sagas.authoring.redaction import Secret
 from sagas.errors import Unavailable
 from sagas.store.journal.journal import Payloads
-from tests.engine.purges import DAY, HOUR, Make, purge, start, stored
-from tests.support.bench import Bench
+from tests.engine.purges import DAY, HOUR, purge, start, stored
+from tests.support.bench import Bench, Make
 from tests.support.sagas import Order
 
 

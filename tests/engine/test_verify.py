@@ -132,23 +132,24 @@ def test_a_trail_that_is_cut_off_is_found_by_the_control_item(bench: Make) -> No
     assert _found(b, saga_id).bad == Bad(5, Wrong.CUT_OFF)
 
 
+def _insert(b: Bench, saga_id: str, seq: int) -> None:
+    """Put a copy of the last entry into the trail."""
+    key = {"saga_id": {"S": saga_id}, "seq": {"N": "8"}}
+    item = b.stack.dynamodb.get_item(TableName=b.stack.audit_table, Key=key)["Item"]
+    b.stack.dynamodb.put_item(TableName=b.stack.audit_table, Item=item | {"seq": {"N": str(seq)}})
+
+
 def test_an_entry_that_was_put_in_behind_the_last_is_found(bench: Make) -> None:
     b = bench(Trip)
     saga_id = _undone(b)
-    item = b.stack.dynamodb.get_item(TableName=b.stack.audit_table, Key={"saga_id": {"S": saga_id}, "seq": {"N": "8"}})[
-        "Item"
-    ]
-    b.stack.dynamodb.put_item(TableName=b.stack.audit_table, Item=item | {"seq": {"N": "10"}})
+    _insert(b, saga_id, 10)
     assert _found(b, saga_id).bad == Bad(10, Wrong.INSERTED)
 
 
 def test_one_in_the_open_slot_may_be_a_holders_that_died(bench: Make) -> None:
     b = bench(Trip)
     saga_id = _undone(b)
-    item = b.stack.dynamodb.get_item(TableName=b.stack.audit_table, Key={"saga_id": {"S": saga_id}, "seq": {"N": "8"}})[
-        "Item"
-    ]
-    b.stack.dynamodb.put_item(TableName=b.stack.audit_table, Item=item | {"seq": {"N": "9"}})
+    _insert(b, saga_id, 9)
     assert _found(b, saga_id) == ChainFinding(8, None)
 
 

@@ -18,7 +18,7 @@ from tests.support.databases import lead_nowhere
 from tests.support.described import Description
 from tests.support.dynamodb import aws
 from tests.support.gateway import matched
-from tests.support.sagas import FAIL, LOG
+from tests.support.sagas import FAIL, LOG, Trip
 
 EVENTS = Path(__file__).parents[2] / "events"
 STAGE = "/prod"
@@ -133,6 +133,19 @@ class Site(Bench):
 
 
 Make = Callable[..., Site]
+
+
+def begun(site: Make) -> tuple[Site, str]:
+    """A site with a trip that has not run yet."""
+    made = site(Trip)
+    return made, made.begin("trip")
+
+
+def ended(site: Make) -> tuple[Site, str]:
+    """A site with a trip that ran as far as it can."""
+    made, saga_id = begun(site)
+    made.run()
+    return made, saga_id
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from sagas import Saga, step
 from sagas.handlers import api as api_handler
 from sagas.handlers.http.inputs import cursor_for
-from tests.handlers.conftest import Make, Site, request
+from tests.handlers.conftest import Make, Site, begun, request
 from tests.support.aws import LambdaContext
 from tests.support.databases import free_port
 from tests.support.sagas import FAIL, LOG, Stubborn, Trip
@@ -311,8 +311,7 @@ def test_a_status_that_there_is_not(site: Make) -> None:
     ],
 )
 def test_operations_with_bodies_that_do_not_fit(site: Make, verb: str, body: Any, paths: list[str]) -> None:
-    s = site(Trip)
-    saga_id = s.begin("trip")
+    s, saga_id = begun(site)
     event = request("POST", f"/sagas/trip/{saga_id}/{verb}", body)
     assert sorted(_refused(s, 422, "invalid_request", event)) == paths
 
@@ -327,8 +326,7 @@ def test_recovery_attempts_that_do_not_fit(site: Make, attempts: Any) -> None:
 
 @pytest.mark.parametrize("verb", ["retry", "compensate", "resolve", "purge"])
 def test_operations_with_bodies_that_are_not_json(site: Make, verb: str) -> None:
-    s = site(Trip)
-    saga_id = s.begin("trip")
+    s, saga_id = begun(site)
     _refused(s, 400, "malformed_body", request("POST", f"/sagas/trip/{saga_id}/{verb}", "{"))
     large = json.dumps({"reason": "x" * 300_000})
     _refused(s, 413, "too_large", request("POST", f"/sagas/trip/{saga_id}/{verb}", large))

@@ -13,7 +13,7 @@ from sagas.core.text import epoch
 from sagas.errors import FORMAT
 from sagas.handlers import supervisor
 from sagas.store.control.control import ControlItems
-from tests.handlers.conftest import Make, Site
+from tests.handlers.conftest import Make, Site, ended
 from tests.support.aws import LambdaContext
 from tests.support.sagas import FAIL, Fatal, Held, Stubborn, Trip
 
@@ -58,9 +58,7 @@ def test_each_repeated_attempt_of_an_undo(site: Make, capsys: Capture) -> None:
 
 def test_how_long_a_saga_took_in_milliseconds(site: Make, capsys: Capture) -> None:
     FAIL.update(pay=1)
-    s = site(Trip)
-    saga_id = s.begin("trip")
-    s.run()
+    s, saga_id = ended(site)
     saga = s.call("GET", f"/sagas/trip/{saga_id}").body
     (line,) = [line for line in written(capsys) if "SagaDuration" in line]
     assert line["SagaDuration"] == [round((epoch(saga["updated_at"]) - epoch(saga["created_at"])) * 1000)]
@@ -70,9 +68,7 @@ def test_how_long_a_saga_took_in_milliseconds(site: Make, capsys: Capture) -> No
 
 def test_an_undo_that_failed_for_good_is_an_error_in_the_log(site: Make, caplog: pytest.LogCaptureFixture) -> None:
     FAIL.update(tell=RuntimeError("secret"), unbook=RuntimeError("secret"))
-    s = site(Trip)
-    saga_id = s.begin("trip")
-    s.run()
+    _, saga_id = ended(site)
     (error,) = [vars(record) for record in caplog.records if record.levelname == "ERROR"]
     assert (error["msg"], error["saga_id"], error["step"]) == ("CompensationFailed", saga_id, "book")
     assert "secret" not in str([vars(record) for record in caplog.records])
