@@ -54,6 +54,11 @@ def store(where: Database) -> Store:
         return connect(where, f"races-{os.getpid()}")
 
 
+@pytest.fixture(autouse=True)
+def _account(monkeypatch: pytest.MonkeyPatch) -> None:
+    lead_nowhere(monkeypatch)
+
+
 def _at_once(action: Callable[[int], Any]) -> list[Any]:
     """Have all threads act at the same moment; return what each got, its error included."""
     gate = threading.Barrier(THREADS)
