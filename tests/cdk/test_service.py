@@ -16,7 +16,7 @@ from functions.create_zip import CreateZip
 from sagas import Context, Retry, Saga, step
 from sagas.cdk import FunctionOptions, SagaService
 from sagas.errors import DefinitionError
-from tests.cdk.rendered import Template, render, template_of
+from tests.cdk.rendered import Template, marks, render, template_of
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,6 @@ class Namesake(Saga[Request], name="checkout"):
 
 def of_type(template: Template, kind: str) -> list[Template]:
     return [resource for resource in template["Resources"].values() if resource["Type"] == kind]
-
-
-def marks(template: Template) -> dict[tuple[str, ...], Template]:
-    """The marked resources' properties, by what their mark says."""
-    return {
-        tuple(resource["Metadata"]["sagas"].values()): resource["Properties"]
-        for resource in template["Resources"].values()
-        if "sagas" in resource.get("Metadata", {})
-    }
 
 
 @pytest.fixture(scope="module")

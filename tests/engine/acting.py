@@ -7,10 +7,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
-from sagas.authoring.context import Context
-from sagas.authoring.policies import Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import Context, Retry, Saga, step
 from tests.support.bench import Bench
 from tests.support.sagas import LOG, Order
 
@@ -23,6 +20,15 @@ def act(ctx: Context, name: str = "") -> None:
     LOG.append(f"{name or ctx.step}:{ctx.attempt}")
     if ACT:
         ACT.pop(0)(ctx)
+
+
+class Paying(Saga[Order], step_timeout=5):
+    """One step, which acts as the test says within five seconds."""
+
+    @step
+    def pay(self, ctx: Context) -> str:
+        act(ctx, "pay")
+        return "paid"
 
 
 class Acting(Saga[Order], name="acting"):

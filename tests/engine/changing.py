@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sagas.authoring.policies import Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import Retry, Saga, step
 from sagas.client.read.next_action import reason_of
 from tests.support.bench import Bench
 from tests.support.sagas import Order, perform
@@ -44,31 +42,16 @@ class First(Saga[Order], name="change", version="1"):
 class Reordered(Saga[Order], name="change", version="2"):
     """Other order, one step more; what is told takes what another step returned."""
 
-    @step(retry=_FAST)
-    def pay(self) -> str:
-        perform("pay")
-        return "paid"
-
-    @pay.compensate
-    def refund(self, pay: str) -> None:
-        perform("refund")
+    pay = First.pay
+    refund = First.refund
 
     @step(retry=_FAST)
     def insure(self) -> None:
         perform("insure")
 
-    @step(retry=_FAST)
-    def book(self) -> str:
-        perform("book")
-        return "seat"
-
-    @book.compensate
-    def unbook(self, book: str) -> None:
-        perform("unbook")
-
-    @step(retry=_FAST)
-    def tell(self) -> None:
-        perform("tell")
+    book = First.book
+    unbook = First.unbook
+    tell = First.tell
 
 
 class WithoutPay(Saga[Order], name="change", version="3"):

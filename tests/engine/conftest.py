@@ -18,7 +18,7 @@ from tests.engine.purges import deploy
 from tests.engine.sweeping import BUCKET, DAY, ENVIRONMENT, Own, Slow, SweepDesk, Zip
 from tests.support.aws import REGION, HandmadeStack
 from tests.support.bench import Bench, deploy_functions
-from tests.support.databases import emulator
+from tests.support.databases import emulator, lead_nowhere
 from tests.support.dynamodb import aws
 from tests.support.sagas import FAIL, LOG
 
@@ -26,9 +26,7 @@ from tests.support.sagas import FAIL, LOG
 @pytest.fixture
 def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     """Credentials and a region that lead nowhere."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    lead_nowhere(monkeypatch)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
@@ -17,7 +16,6 @@ from tests.support.engine import Engine
 HOUR, DAY = 3_600.0, 86_400.0
 SECRET = "a book for ann"
 REQUEST = {"item": SECRET}
-Make = Callable[..., Bench]
 
 
 def deploy(bench: Bench, *classes: type[Any], retention: float) -> None:

@@ -20,6 +20,7 @@ from sagas.messaging.work import BULK, Work, parse_work
 from tests.support.aws import LambdaContext
 from tests.support.bench import Bench, ManualClock
 from tests.support.engine import Engine
+from tests.support.sagas import Idle
 from tests.support.sagas import Order as Request
 
 BUCKET = "zips"
@@ -41,24 +42,19 @@ class Zip(Saga[Request], name="zip", orphans=OrphanSweep("ZIPS_BUCKET", "zips/",
             raise RuntimeError("nothing to announce")
 
 
-class Shelf(Saga[Request], name="shelf", orphans=OrphanSweep("ZIPS_BUCKET", "shelf/", MIN_AGE, action="archive")):
-    @step
-    def put(self) -> None: ...
+class Shelf(Idle[Request], name="shelf", orphans=OrphanSweep("ZIPS_BUCKET", "shelf/", MIN_AGE, action="archive")):
+    """Its orphans are archived."""
 
 
-class Look(Saga[Request], name="look", orphans=OrphanSweep("ZIPS_BUCKET", "look/", MIN_AGE, action="report")):
-    @step
-    def see(self) -> None: ...
+class Look(Idle[Request], name="look", orphans=OrphanSweep("ZIPS_BUCKET", "look/", MIN_AGE, action="report")):
+    """Its orphans are reported."""
 
 
-class Own(Saga[Request], name="own", orphans=OrphanSweep("ZIPS_BUCKET", "own/", MIN_AGE)):
+class Own(Idle[Request], name="own", orphans=OrphanSweep("ZIPS_BUCKET", "own/", MIN_AGE)):
     """Deals with its orphans itself."""
 
     seen: list[tuple[list[OrphanedObject], Context]] = []  # noqa: RUF012 - what the tests look at
     error: BaseException | None = None
-
-    @step
-    def make(self) -> None: ...
 
     def on_orphans(self, orphans: Sequence[OrphanedObject], ctx: Context) -> None:
         type(self).seen.append((list(orphans), ctx))
@@ -66,31 +62,25 @@ class Own(Saga[Request], name="own", orphans=OrphanSweep("ZIPS_BUCKET", "own/", 
             raise self.error
 
 
-class Slow(Saga[Request], name="slow", orphans=OrphanSweep("ZIPS_BUCKET", "slow/", MIN_AGE)):
+class Slow(Idle[Request], name="slow", orphans=OrphanSweep("ZIPS_BUCKET", "slow/", MIN_AGE)):
     """The same, and takes its time."""
 
     seen: list[str] = []  # noqa: RUF012 - what the tests look at
-
-    @step
-    def make(self) -> None: ...
 
     async def on_orphans(self, orphans: Sequence[S3Object], ctx: Context) -> None:
         type(self).seen.extend(one.key for one in orphans)
 
 
-class Astray(Saga[Request], name="astray", orphans=OrphanSweep("NO_SUCH_VARIABLE", "astray/", MIN_AGE)):
-    @step
-    def make(self) -> None: ...
+class Astray(Idle[Request], name="astray", orphans=OrphanSweep("NO_SUCH_VARIABLE", "astray/", MIN_AGE)):
+    """Its bucket has no name."""
 
 
-class Gone(Saga[Request], name="gone", orphans=OrphanSweep("GONE_BUCKET", "gone/", MIN_AGE)):
-    @step
-    def make(self) -> None: ...
+class Gone(Idle[Request], name="gone", orphans=OrphanSweep("GONE_BUCKET", "gone/", MIN_AGE)):
+    """Its bucket is not there."""
 
 
-class Loop(Saga[Request], name="loop", orphans=OrphanSweep("ZIPS_BUCKET", "archive/", MIN_AGE, action="archive")):
-    @step
-    def make(self) -> None: ...
+class Loop(Idle[Request], name="loop", orphans=OrphanSweep("ZIPS_BUCKET", "archive/", MIN_AGE, action="archive")):
+    """It archives its own archive."""
 
 
 @dataclass

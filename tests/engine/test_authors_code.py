@@ -12,11 +12,10 @@ import pytest
 from sagas import Context, Rejected, Retry, Saga, step
 from sagas.testing import run
 from tests.engine.acting import ACT, act, failures
-from tests.support.bench import Bench
+from tests.support.bench import Make
 from tests.support.sagas import LOG, Order
 
 pytestmark = pytest.mark.usefixtures("clean", "acting")
-Make = Callable[..., Bench]
 
 
 class Declined(Rejected):

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
 
-from sagas.authoring.context import Context
-from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import CircuitBreaker, Context, Exhausted, Retry, Saga, step
 from sagas.core.gates import BreakerState
 from sagas.core.text import iso
 from sagas.engine.attempt.attempt import lease_for
@@ -24,11 +20,10 @@ from sagas.messaging.message import Message
 from sagas.store.tables import tables_for
 from sagas.store.types.breakers import BreakerItems
 from tests.support.aws import LambdaContext
-from tests.support.bench import Bench
+from tests.support.bench import Bench, Make
 from tests.support.sagas import FAIL, LOG, Order, act
 
 pytestmark = pytest.mark.usefixtures("clean")
-Make = Callable[..., Bench]
 
 
 class Shaky(Saga[Order], name="shaky"):

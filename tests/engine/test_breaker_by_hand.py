@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from sagas.authoring.context import Context
-from sagas.authoring.policies import CircuitBreaker, Retry
-from sagas.authoring.steps import step
+from sagas import CircuitBreaker, Context, Retry, step
 from sagas.core.text import iso
 from sagas.engine.operate import breaker_operations
 from sagas.errors import NotFound, Unavailable
 from sagas.handlers import step as step_handler
 from sagas.messaging.queues import Queues
-from tests.support.bench import Bench
+from tests.support.bench import Bench, Make
 from tests.support.sagas import FAIL, LOG, Booked, Trip, act
 
 pytestmark = pytest.mark.usefixtures("clean")
-Make = Callable[..., Bench]
 
 
 class Shaky(Booked, name="shaky"):

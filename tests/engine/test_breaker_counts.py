@@ -8,10 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from sagas.authoring.context import Context
-from sagas.authoring.policies import CircuitBreaker, Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import CircuitBreaker, Context, Retry, Saga, step
 from sagas.core.events import Failure, StepCompleted, StepFailed
 from sagas.core.gates import BreakerState
 from sagas.core.states import SagaState
@@ -22,11 +19,10 @@ from sagas.messaging.message import parse_record
 from sagas.store.journal.journal import Journal
 from sagas.store.tables import tables_for
 from sagas.store.types.breakers import BreakerItems
-from tests.support.bench import Bench
+from tests.support.bench import Bench, Make
 from tests.support.sagas import FAIL, LOG, Order, act
 
 pytestmark = pytest.mark.usefixtures("clean", "quiet")
-Make = Callable[..., Bench]
 DURING: list[Callable[[Context], None]] = []
 """What happens while the step runs."""
 FAILED = StepFailed(0, 1, Failure("RuntimeError"))

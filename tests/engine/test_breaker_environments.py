@@ -13,10 +13,7 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
-from sagas.authoring.context import Context
-from sagas.authoring.policies import CircuitBreaker, Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import CircuitBreaker, Context, Retry, Saga, step
 from sagas.core.commands import Discard, Postpone
 from sagas.core.gates import BreakerState
 from sagas.engine.attempt.attempt import Invocation
@@ -55,10 +52,8 @@ class _Mail:
 
 
 @pytest.fixture
-def environments(monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
+def environments(credentials: None) -> list[Engine]:
     """Eight deployments, each with clients and caches of its own, on the emulator."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
     GATE.clear()
     url = emulator().endpoint_url
     sagas, audit = create_tables(client("dynamodb", url), f"breaker-{uuid4().hex[:8]}")

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
 
-from sagas.authoring.context import Context
-from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import CircuitBreaker, Context, Exhausted, Retry, Saga, step
 from sagas.core.gates import BreakerState
 from sagas.engine.composition.core import settings_from
 from sagas.messaging.message import parse_record
 from sagas.store.tables import tables_for
 from sagas.store.types.breakers import BreakerItems
-from tests.support.bench import Bench
+from tests.support.bench import Bench, Make
 from tests.support.sagas import FAIL, LOG, Booked, Order, act
 
 pytestmark = pytest.mark.usefixtures("clean")
-Make = Callable[..., Bench]
 _BREAKER = CircuitBreaker(failure_threshold=2, open_for=30, when_open="fail")
 
 

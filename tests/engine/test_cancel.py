@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from sagas.errors import Conflict
-from tests.support.bench import Bench, Death
+from tests.support.bench import Bench, Death, Make
 from tests.support.sagas import FAIL, LOG, Fatal, Stubborn, Trip
 
-Make = Callable[..., Bench]
 REQUEST = {"item": "train"}
 
 

@@ -13,10 +13,9 @@ from sagas.messaging.message import CARRY_LIMIT, CarriedInput, parse_record
 from sagas.store.journal.entries import Entry, payload_hash
 from tests.engine.metering import Wire
 from tests.support.aws import HandmadeStack
-from tests.support.bench import Bench
+from tests.support.bench import Bench, Make
 from tests.support.sagas import LOG, Trip
 
-Make = Callable[..., Bench]
 REQUEST = {"item": "train"}
 
 

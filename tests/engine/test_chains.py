@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from sagas.authoring.context import Context
+from sagas import CircuitBreaker, Context, Exhausted, Retry, Saga, step
 from sagas.authoring.definition.definition import definition_of
-from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
 from sagas.core.states import SagaStatus
 from sagas.engine.attempt.course import Chain
 from sagas.errors import Rejected, Unavailable
@@ -20,11 +17,10 @@ from sagas.handlers import step as step_handler
 from sagas.handlers.telemetry import telemetry
 from tests.engine.metering import Meter, Wire, metered
 from tests.support.aws import HandmadeStack, LambdaContext
-from tests.support.bench import Bench, Death, deploy_functions, once
+from tests.support.bench import Bench, Death, Make, deploy_functions, once
 from tests.support.dynamodb import aws
 from tests.support.sagas import FAIL, LOG, Order, Seat, Trip, act
 
-Make = Callable[..., Bench]
 LARGE: dict[str, str] = {}
 _NOW = Retry.constant(max_retries=2, delay=0.0)
 _SOON = Retry.constant(max_retries=2, delay=0.5)

@@ -3,24 +3,18 @@ what does not fit, and go on with code that does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from sagas.authoring.policies import Exhausted, Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
-from sagas.authoring.waits import wait_for
+from sagas import Exhausted, Retry, Saga, step, wait_for
 from sagas.engine.start.starter import KeyReused
 from sagas.errors import InvalidRequest
 from tests.engine.changing import deployed, why
-from tests.support.bench import Bench, Death
-from tests.support.sagas import FAIL, LOG, perform
-
-Make = Callable[..., Bench]
+from tests.support.bench import Bench, Death, Make
+from tests.support.sagas import FAIL, LOG, Seat, perform
 
 _FAST = Retry.constant(max_retries=2, delay=0.0)
 
@@ -37,13 +31,6 @@ class Asked:
     """As it was first."""
 
     item: Item
-
-
-@dataclass(frozen=True)
-class Seat:
-    """As it was first."""
-
-    number: int
 
 
 class First(Saga[Asked], name="typed"):
@@ -137,14 +124,8 @@ class Named(Saga[Asked], name="typed"):
 class Started(Saga[AskedPriced], name="typed"):
     """Paying is undone whenever it was started."""
 
-    @step(retry=_FAST)
-    def book(self, request: AskedPriced) -> Seat:
-        perform("book")
-        return Seat(7)
-
-    @book.compensate
-    def unbook(self, book: Seat) -> None:
-        perform("unbook")
+    book = Priced.book
+    unbook = Priced.unbook
 
     @step(retry=_FAST, undo_when="started")
     def pay(self, request: AskedPriced, book: Seat) -> str:
@@ -161,17 +142,18 @@ PRICE = "the request no longer matches AskedPriced: $.item.price: required field
 NUMBER = "the result of step 'book' no longer matches NamedSeat: $.number is int, expected a string"
 
 
-def in_flight(b: Bench, *delivered: str) -> str:
+def in_flight(bench: Make, *delivered: str) -> tuple[Bench, str]:
+    """A saga of the first release."""
+    b = bench(First)
     saga_id = b.start("typed", REQUEST)
     for name in delivered:
         assert b.deliver("typed", name) is not None
-    return saga_id
+    return b, saga_id
 
 
 @pytest.mark.parametrize(("saga_class", "text"), [(Priced, PRICE), (Named, NUMBER), (Started, PRICE)])
 def test_what_does_not_fit_waits_for_an_operator_who_is_told(bench: Make, saga_class: type[Any], text: str) -> None:
-    b = bench(First)
-    saga_id = in_flight(b, "book")
+    b, saga_id = in_flight(bench, "book")
     deployed(b, saga_class)
     b.run()
     saga = b.show(saga_id)
@@ -191,8 +173,7 @@ def test_what_does_not_fit_waits_for_an_operator_who_is_told(bench: Make, saga_c
 
 
 def test_nothing_happens_to_it_by_itself(bench: Make) -> None:
-    b = bench(First)
-    saga_id = in_flight(b, "book")
+    b, saga_id = in_flight(bench, "book")
     deployed(b, Named)
     b.run()
     for _ in range(3):
@@ -203,8 +184,7 @@ def test_nothing_happens_to_it_by_itself(bench: Make) -> None:
 
 
 def test_with_code_that_fits_a_retry_goes_on(bench: Make) -> None:
-    b = bench(First)
-    saga_id = in_flight(b, "book")
+    b, saga_id = in_flight(bench, "book")
     deployed(b, Named)
     b.run()
     b.engine.operations.retry("typed", saga_id, "too early", "ann")
@@ -220,8 +200,7 @@ def test_with_code_that_fits_a_retry_goes_on(bench: Make) -> None:
 
 
 def test_no_attempt_is_used_up(bench: Make) -> None:
-    b = bench(First)
-    saga_id = in_flight(b, "book")
+    b, saga_id = in_flight(bench, "book")
     FAIL["pay"] = Death()
     with pytest.raises(Death):
         b.run()
@@ -238,8 +217,7 @@ def test_no_attempt_is_used_up(bench: Make) -> None:
 
 @pytest.mark.parametrize("saga_class", [Priced, Started])
 def test_it_can_be_undone_where_the_undos_can_be_read(bench: Make, saga_class: type[Any]) -> None:
-    b = bench(First)
-    saga_id = in_flight(b, "book")
+    b, saga_id = in_flight(bench, "book")
     deployed(b, saga_class)
     b.run()
     b.engine.operations.compensate("typed", saga_id, "no more", "ann")
@@ -250,8 +228,7 @@ def test_it_can_be_undone_where_the_undos_can_be_read(bench: Make, saga_class: t
 
 
 def test_it_can_be_cancelled(bench: Make) -> None:
-    b = bench(First)
-    saga_id = in_flight(b, "book")
+    b, saga_id = in_flight(bench, "book")
     deployed(b, Priced)
     b.run()
     b.engine.operations.cancel("typed", saga_id, "ann")
@@ -260,8 +237,7 @@ def test_it_can_be_cancelled(bench: Make) -> None:
 
 
 def test_a_cancel_that_comes_first_wins(bench: Make) -> None:
-    b = bench(First)
-    saga_id = in_flight(b, "book")
+    b, saga_id = in_flight(bench, "book")
     deployed(b, Priced)
     b.engine.operations.cancel("typed", saga_id, "ann")
     b.run()
@@ -269,8 +245,7 @@ def test_a_cancel_that_comes_first_wins(bench: Make) -> None:
 
 
 def test_an_undo_that_cannot_read_its_input_fails_and_waits(bench: Make) -> None:
-    b = bench(First)
-    saga_id = in_flight(b, "book")
+    b, saga_id = in_flight(bench, "book")
     FAIL["pay"] = RuntimeError()
     deployed(b, First)
     while b.status(saga_id) != "COMPENSATING":
@@ -292,8 +267,7 @@ def test_an_undo_that_cannot_read_its_input_fails_and_waits(bench: Make) -> None
 
 
 def test_one_undo_that_cannot_read_its_input_stops_no_other(bench: Make) -> None:
-    b = bench(First)
-    saga_id = in_flight(b, "book")
+    b, saga_id = in_flight(bench, "book")
     deployed(b, Named)
     b.run()
     b.engine.operations.compensate("typed", saga_id, "no more", "ann")
@@ -305,8 +279,7 @@ def test_one_undo_that_cannot_read_its_input_stops_no_other(bench: Make) -> None
 
 def test_who_dies_before_saying_so_leaves_it_in_doubt_no_longer_than_needed(bench: Make) -> None:
     """A death after the claim counts as an attempt, as any does: nobody knows that no code ran."""
-    b = bench(First)
-    saga_id = in_flight(b, "book")
+    b, saga_id = in_flight(bench, "book")
     deployed(b, Named)
     committer: Any = b.engine.services.committer
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from threading import Barrier
 from time import monotonic
 from typing import Any
 
 import pytest
 
-from sagas import Context, Exhausted, Retry, Saga, children, step, wait_for
+from sagas import Context, Exhausted, Saga, children, step
 from sagas.core.commands import Discard
 from sagas.core.ids import child_id
 from sagas.core.states import SagaStatus
@@ -22,12 +20,9 @@ from sagas.errors import Conflict
 from sagas.store.journal.entries import NEVER_STARTED, Entry
 from sagas.store.journal.journal import Journal
 from tests.engine.outages import Begin
-from tests.support.bench import Bench, Death, once
+from tests.support.bench import Bench, Death, Make, once
 from tests.support.dynamodb import aws
-from tests.support.sagas import FAIL, LOG, act
-
-Make = Callable[..., Bench]
-ONCE = Retry.constant(max_retries=0, delay=0)
+from tests.support.sagas import FAIL, LOG, ONCE, PARK, Answered, Idle, Parcel, Single, act
 
 
 @dataclass(frozen=True)
@@ -36,13 +31,6 @@ class Basket:
 
     parcels: int
     note: str = ""
-
-
-@dataclass(frozen=True)
-class Parcel:
-    """One of them."""
-
-    number: int
 
 
 class Shipment(Saga[Parcel], name="shipment", result="book"):
@@ -98,15 +86,8 @@ class Parked(Saga[Basket], name="parked-basket"):
         return shipments
 
 
-class Waiting(Saga[Parcel], name="waiting-child"):
+class Waiting(Answered[Parcel], name="waiting-child"):
     """Waits for a person."""
-
-    answer = wait_for(str, timeout=timedelta(days=1))
-
-    @step
-    def book(self, answer: str, ctx: Context) -> str:
-        act(answer, ctx)
-        return answer
 
 
 class Asking(Saga[Basket], name="asking"):
@@ -120,11 +101,8 @@ class Asking(Saga[Basket], name="asking"):
     def close(self, asked: list[str], ctx: Context) -> None: ...
 
 
-class Findable(Saga[Parcel], name="findable", find_by={"number": "$.number"}):
+class Findable(Idle[Parcel], name="findable", find_by={"number": "$.number"}):
     """Found by its number."""
-
-    @step
-    def book(self, request: Parcel, ctx: Context) -> None: ...
 
 
 class Finding(Saga[Basket], name="finding"):
@@ -436,13 +414,8 @@ def test_a_child_that_needs_a_person_keeps_its_parent(bench: Make) -> None:
     assert b.engine.control.get(child) is None
 
 
-class Settled(Saga[Parcel], name="settled-child"):
+class Settled(Single[Parcel], name="settled-child", retry=PARK):
     """Waits for an operator when its step fails."""
-
-    @step(retry=Retry.constant(max_retries=0, delay=0, on_exhausted=Exhausted.DEAD_LETTER))
-    def pay(self, ctx: Context) -> str:
-        act("pay", ctx)
-        return "paid"
 
 
 class Invoice(Saga[Basket], name="invoice"):
@@ -459,7 +432,7 @@ class Invoice(Saga[Basket], name="invoice"):
 
 def test_a_child_is_not_settled_while_its_parent_waits_for_its_end(bench: Make) -> None:
     b = bench(Invoice, Settled)
-    FAIL.update({"pay": RuntimeError("no")})
+    FAIL.update({"call": RuntimeError("no")})
     saga_id = b.start("invoice", {"parcels": 1})
     b.run()
     child = child_id(saga_id, "payments", 0)

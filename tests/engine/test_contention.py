@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -16,11 +16,9 @@ from sagas import Context, Saga, children, step, wait_for
 from sagas.errors import Unavailable
 from sagas.store.connection import Contended, Unwritable
 from sagas.testing.tables import refusal
-from tests.support.bench import Bench
+from tests.support.bench import Bench, Make
 from tests.support.dynamodb import aws
-from tests.support.sagas import LOG, Order, act
-
-Make = Callable[..., Bench]
+from tests.support.sagas import LOG, Order, Single, act
 
 
 class Asking(Saga[Order], name="asking"):
@@ -163,13 +161,8 @@ def test_a_cancel_is_accepted_all_the_same(bench: Make, contention: Contention) 
     assert b.engine.operations.cancel("asking", saga_id, "ada").status == "CANCELLED"
 
 
-class Parcel(Saga[Order], name="parcel"):
+class Parcel(Single[Order], name="parcel"):
     """A child."""
-
-    @step
-    def send(self, ctx: Context) -> str:
-        act("send", ctx)
-        return "sent"
 
 
 class Basket(Saga[Order], name="basket"):
@@ -232,7 +225,7 @@ def start(b: Bench, key: str) -> str:
 
 def ended_as_if_nothing_had_happened(b: Bench, saga_id: str) -> None:
     assert b.status(saga_id) == "COMPLETED"
-    assert sorted(LOG) == ["close:1", "send:1", "send:1"]
+    assert sorted(LOG) == ["call:1", "call:1", "close:1"]
     assert not {"StepFailed", "StepLost"} & set(b.actions(saga_id))
 
 
@@ -258,7 +251,7 @@ def test_an_entry_that_meets_another_write_is_put_all_the_same(
     saga_id = start(b, "key")
     b.invoke("basket", "parcels")
     b.end_waits()
-    assert (b.invoke("parcel", "send"), b.invoke("parcel", "send")) == (1, 1)
+    assert (b.invoke("parcel", "call"), b.invoke("parcel", "call")) == (1, 1)
     contention.left["PutItem"] = 1
     b.end_waits()
     assert contention.met == {"PutItem": 1}

@@ -11,17 +11,13 @@ from typing import Any
 
 import pytest
 
-from sagas.authoring.context import Context
-from sagas.authoring.policies import Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import Context, Retry, Saga, step
 from sagas.errors import Rejected
 from tests.engine.acting import ACT, failures, until
-from tests.support.bench import Bench, ManualClock
+from tests.support.bench import Bench, Make, ManualClock
 from tests.support.sagas import LOG, Order
 
 pytestmark = pytest.mark.usefixtures("clean", "acting")
-Make = Callable[..., Bench]
 _TWICE = Retry.constant(max_retries=1, delay=0.0)
 
 
@@ -35,21 +31,24 @@ class RunningClock(ManualClock):
 _ZERO = time.monotonic()
 
 
+async def acted(ctx: Context, name: str) -> str:
+    """Note the execution, and act as the test says."""
+    LOG.append(f"{name}:{ctx.attempt}")
+    if ACT:
+        await _coroutine(ACT.pop(0)(ctx))
+    return "paid"
+
+
 class Async(Saga[Order], name="async"):
     """Half a second, for both ways."""
 
     @step(retry=_TWICE, timeout=0.5)
     async def pay(self, ctx: Context) -> str:
-        LOG.append(f"pay:{ctx.attempt}")
-        if ACT:
-            await _coroutine(ACT.pop(0)(ctx))
-        return "paid"
+        return await acted(ctx, "pay")
 
     @pay.compensate
     async def refund(self, ctx: Context) -> None:
-        LOG.append(f"refund:{ctx.attempt}")
-        if ACT:
-            await _coroutine(ACT.pop(0)(ctx))
+        await acted(ctx, "refund")
 
     @step
     def ship(self, pay: str, request: Order) -> None:
@@ -62,10 +61,7 @@ class Lasting(Saga[Order], name="lasting"):
 
     @step(retry=_TWICE, timeout=30)
     async def pay(self, ctx: Context) -> str:
-        LOG.append(f"pay:{ctx.attempt}")
-        if ACT:
-            await _coroutine(ACT.pop(0)(ctx))
-        return "paid"
+        return await acted(ctx, "pay")
 
     @pay.compensate
     async def refund(self, ctx: Context) -> None:

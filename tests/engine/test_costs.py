@@ -28,7 +28,7 @@ from tests.engine.trip_sagas import Ten
 from tests.engine.trips import DRIVERS, SLOT, WORKER
 from tests.handlers.conftest import request
 from tests.support.aws import LambdaContext
-from tests.support.bench import Bench
+from tests.support.bench import Bench, Make
 from tests.support.engine import Engine
 from tests.support.sagas import FAIL, Fatal, Trip
 from tests.unit.cli.conftest import Run, api, run
@@ -37,7 +37,6 @@ from tests.unit.client.stub import StubApi
 __all__ = ["api", "run"]  # fixtures
 
 pytestmark = pytest.mark.usefixtures("clean")
-Make = Callable[..., Bench]
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "_ext"))
 costs: Any = importlib.import_module("costs")
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "limits.md").read_text()

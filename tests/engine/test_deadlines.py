@@ -6,35 +6,26 @@ from collections.abc import Callable
 
 import pytest
 
-from sagas.authoring.context import Context
-from sagas.authoring.policies import CircuitBreaker, Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import CircuitBreaker, Context, Retry, Saga, step
 from sagas.core.gates import BreakerState
 from sagas.engine.composition.core import settings_from
 from sagas.errors import Cancelled, Rejected, TimedOut
 from sagas.store.tables import tables_for
 from sagas.store.types.breakers import BreakerItems
-from tests.engine.acting import ACT, act, failures
+from tests.engine.acting import ACT, Paying, act, failures
 from tests.engine.metering import Wire
-from tests.support.bench import Bench
+from tests.support.bench import Bench, Make
 from tests.support.sagas import LOG, Order
 
 pytestmark = pytest.mark.usefixtures("clean", "acting")
-Make = Callable[..., Bench]
 TIMEOUT = 5
 _TWICE = Retry.constant(max_retries=1, delay=0.0)
 
 
-class Timed(Saga[Order], name="timed"):
+class Timed(Paying, name="timed", retry=_TWICE):
     """Two attempts, of five seconds each."""
 
-    @step(retry=_TWICE, timeout=TIMEOUT)
-    def pay(self, ctx: Context) -> str:
-        act(ctx, "pay")
-        return "paid"
-
-    @pay.compensate
+    @Paying.pay.compensate
     def refund(self, ctx: Context) -> None:
         act(ctx, "refund")
 
@@ -52,29 +43,18 @@ class Guarded(Saga[Order], name="guarded"):
         act(ctx, "refund")
 
 
-class Impatient(Saga[Order], name="impatient"):
+class Impatient(
+    Paying, name="impatient", retry=Retry.constant(max_retries=3, delay=0, give_up_on=(TimedOut, LookupError))
+):
     """Tried again neither when it was late nor on a mistake."""
 
-    @step(retry=Retry.constant(max_retries=3, delay=0, give_up_on=(TimedOut, LookupError)), timeout=TIMEOUT)
-    def pay(self, ctx: Context) -> str:
-        act(ctx, "pay")
-        return "paid"
 
-
-class Picky(Saga[Order], name="picky"):
+class Picky(Paying, name="picky", retry=Retry.constant(max_retries=1, delay=0, retry_on=(ConnectionError,))):
     """Tried again when the connection breaks, and on nothing else that it raises."""
 
-    @step(retry=Retry.constant(max_retries=1, delay=0, retry_on=(ConnectionError,)), timeout=TIMEOUT)
-    def pay(self, ctx: Context) -> str:
-        act(ctx, "pay")
-        return "paid"
 
-
-class Undone(Saga[Order], name="undone"):
+class Undone(Timed, name="undone"):
     """Its second step is refused."""
-
-    pay = Timed.pay
-    refund = Timed.refund
 
     @step
     def ship(self, pay: str) -> None:
@@ -185,10 +165,8 @@ def test_give_up_on_names_it_or_what_was_raised_late(bench: Make, error: Excepti
 
 
 def test_what_was_raised_late_decides_where_give_up_on_names_it(bench: Make) -> None:
-    class Careful(Saga[Order], name="careful"):
-        @step(retry=Retry.constant(max_retries=3, delay=0, give_up_on=(LookupError,)), timeout=TIMEOUT)
-        def pay(self, ctx: Context) -> None:
-            act(ctx, "pay")
+    class Careful(Paying, name="careful", retry=Retry.constant(max_retries=3, delay=0, give_up_on=(LookupError,))):
+        """Tried again on all but a mistake."""
 
     b = bench(Careful)
     ACT.extend([takes(b, 9), takes(b, 9, IndexError("seats"))])

@@ -6,9 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sagas.authoring.policies import Exhausted, Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import Exhausted, Retry, Saga, step
 from tests.support.bench import Bench
 from tests.support.sagas import Order
 

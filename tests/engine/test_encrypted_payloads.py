@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, cast
 
@@ -17,11 +16,10 @@ from sagas.errors import SagaError
 from sagas.store.connection import Changed
 from sagas.store.encryption import PayloadEncryption
 from tests.support.aws import HandmadeStack, client
-from tests.support.bench import Bench, deploy_functions
+from tests.support.bench import Bench, Make, deploy_functions
 from tests.support.engine import Engine
 from tests.support.sagas import LOG
 
-Make = Callable[..., Bench]
 SECRETS = ("the-request", "the-score", "the-answer", "the-large-result")
 
 

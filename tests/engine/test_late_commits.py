@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.engine.outages import DONE, REQUEST, Begin, lost_at
-from tests.support.bench import Bench, Death
+from tests.support.bench import Bench, Death, Make
 from tests.support.sagas import LOG, Trip
 
-Make = Callable[..., Bench]
 
-
-def test_what_was_taken_over_meanwhile_is_dropped(bench: Make, outage: Begin) -> None:
+def lost(bench: Make, outage: Begin) -> tuple[Bench, str, Any]:
+    """A saga the outcome of whose first step was not committed in an outage that has ended, and its message."""
     b = bench(Trip)
     saga_id = b.start("trip", REQUEST)
     gone = outage(b)
-    lost_at(b, gone, "book")
+    message = lost_at(b, gone, "book")
     gone.lasting = False
+    return b, saga_id, message
+
+
+def test_what_was_taken_over_meanwhile_is_dropped(bench: Make, outage: Begin) -> None:
+    b, saga_id, _ = lost(bench, outage)
     b.clock.advance(600)
     assert b.recover() == [saga_id]
     b.run()
@@ -29,12 +32,8 @@ def test_what_was_taken_over_meanwhile_is_dropped(bench: Make, outage: Begin) ->
 
 
 def test_a_lost_outcome_loses_no_saga(bench: Make, outage: Begin) -> None:
-    b = bench(Trip)
-    saga_id = b.start("trip", REQUEST)
-    gone = outage(b)
-    lost_at(b, gone, "book")
+    b, saga_id, _ = lost(bench, outage)
     b.lose_messages()
-    gone.lasting = False
     b.clock.advance(600)
     assert b.recover() == [saga_id]
     b.run()
@@ -43,11 +42,7 @@ def test_a_lost_outcome_loses_no_saga(bench: Make, outage: Begin) -> None:
 
 
 def test_a_cancel_meanwhile_undoes_what_was_done(bench: Make, outage: Begin) -> None:
-    b = bench(Trip)
-    saga_id = b.start("trip", REQUEST)
-    gone = outage(b)
-    lost_at(b, gone, "book")
-    gone.lasting = False
+    b, saga_id, _ = lost(bench, outage)
     b.engine.operations.cancel("trip", saga_id, "somebody")
     b.run()
     assert b.show(saga_id)["status"] == "CANCELLED"
@@ -56,12 +51,8 @@ def test_a_cancel_meanwhile_undoes_what_was_done(bench: Make, outage: Begin) -> 
 
 
 def test_an_outcome_delivered_twice_is_committed_once(bench: Make, outage: Begin) -> None:
-    b = bench(Trip)
-    saga_id = b.start("trip", REQUEST)
-    gone = outage(b)
-    message = lost_at(b, gone, "book")
+    b, saga_id, message = lost(bench, outage)
     b.engine.queues.send(message)
-    gone.lasting = False
     b.run()
     assert b.show(saga_id)["status"] == "COMPLETED"
     assert DONE == LOG
@@ -69,12 +60,8 @@ def test_an_outcome_delivered_twice_is_committed_once(bench: Make, outage: Begin
 
 
 def test_two_deliveries_at_once_agree(bench: Make, outage: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-    b = bench(Trip)
-    saga_id = b.start("trip", REQUEST)
-    gone = outage(b)
-    message = lost_at(b, gone, "book")
+    b, saga_id, message = lost(bench, outage)
     b.engine.queues.send(message)
-    gone.lasting = False
     other = b.deploy()
     commit = b.engine.control.commit
 
@@ -91,11 +78,7 @@ def test_two_deliveries_at_once_agree(bench: Make, outage: Begin, monkeypatch: p
 
 
 def test_a_death_in_the_middle_of_committing_it_later(bench: Make, outage: Begin, monkeypatch: Any) -> None:
-    b = bench(Trip)
-    saga_id = b.start("trip", REQUEST)
-    gone = outage(b)
-    lost_at(b, gone, "book")
-    gone.lasting = False
+    b, saga_id, _ = lost(bench, outage)
     original = b.engine.control.commit
 
     def dying(*arguments: Any) -> None:

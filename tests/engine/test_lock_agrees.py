@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
+from sagas import Retry, Saga, step, wait_for
 from sagas.authoring.definition.definition import definition_of
-from sagas.authoring.policies import Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
-from sagas.authoring.waits import wait_for
 from sagas.lock.changes import changes
 from sagas.lock.content import content_of
 from tests.engine.changing import deployed
-from tests.support.bench import Bench
-from tests.support.sagas import FAIL, perform
+from tests.support.bench import Make
+from tests.support.sagas import FAIL, Seat, perform
 
-Make = Callable[..., Bench]
+T = TypeVar("T")
 
 _FAST = Retry.constant(max_retries=1, delay=0.0)
 
@@ -28,11 +24,6 @@ _FAST = Retry.constant(max_retries=1, delay=0.0)
 @dataclass(frozen=True)
 class Order:
     item: str
-
-
-@dataclass(frozen=True)
-class Seat:
-    number: int
 
 
 class Old(Saga[Order], name="lock"):
@@ -76,44 +67,32 @@ class NamedSeat:
     name: str
 
 
-class RequestNeedsMore(Saga[PricedOrder], name="lock"):
+class OtherRequest(Saga[T]):
+    """Takes another request, and is the same otherwise."""
+
+    @step(retry=_FAST)
+    def book(self, request: T) -> Seat:
+        perform("book")
+        return Seat(7)
+
+    @book.compensate
+    def unbook(self, book: Seat) -> None:
+        perform("unbook")
+
+    pay = Old.pay
+
+    @step(retry=_FAST)
+    def tell(self, request: T) -> int:
+        perform("tell")
+        return 1
+
+
+class RequestNeedsMore(OtherRequest[PricedOrder], name="lock"):
     """A new field of the request, without a default."""
 
-    @step(retry=_FAST)
-    def book(self, request: PricedOrder) -> Seat:
-        perform("book")
-        return Seat(7)
 
-    @book.compensate
-    def unbook(self, book: Seat) -> None:
-        perform("unbook")
-
-    pay = Old.pay
-
-    @step(retry=_FAST)
-    def tell(self, request: PricedOrder) -> int:
-        perform("tell")
-        return 1
-
-
-class RequestMayHaveMore(Saga[NotedOrder], name="lock"):
+class RequestMayHaveMore(OtherRequest[NotedOrder], name="lock"):
     """A new field of the request, with a default."""
-
-    @step(retry=_FAST)
-    def book(self, request: NotedOrder) -> Seat:
-        perform("book")
-        return Seat(7)
-
-    @book.compensate
-    def unbook(self, book: Seat) -> None:
-        perform("unbook")
-
-    pay = Old.pay
-
-    @step(retry=_FAST)
-    def tell(self, request: NotedOrder) -> int:
-        perform("tell")
-        return 1
 
 
 class ResultNeedsMore(Saga[Order], name="lock"):
@@ -157,14 +136,8 @@ class ResultNobodyTakes(Saga[Order], name="lock"):
 class OnlyTheUndoNeedsMore(Saga[Order], name="lock"):
     """A type that only an undo takes now."""
 
-    @step(retry=_FAST)
-    def book(self, request: Order) -> NamedSeat:
-        perform("book")
-        return NamedSeat(7, "7a")
-
-    @book.compensate
-    def unbook(self, book: NamedSeat) -> None:
-        perform("unbook")
+    book = ResultNeedsMore.book
+    unbook = ResultNeedsMore.unbook
 
     @step(retry=_FAST)
     def pay(self) -> str:
@@ -174,13 +147,8 @@ class OnlyTheUndoNeedsMore(Saga[Order], name="lock"):
     tell = Old.tell
 
 
-class Appended(Saga[Order], name="lock"):
+class Appended(Old, name="lock"):
     """A step more at the end, which takes what was there."""
-
-    book = Old.book
-    unbook = Old.unbook
-    pay = Old.pay
-    tell = Old.tell
 
     @step(retry=_FAST)
     def thank(self, book: Seat) -> None:
@@ -250,18 +218,13 @@ class Renamed(Saga[Order], name="lock"):
     tell = Old.tell
 
 
-class Retired(Saga[Order], name="lock"):
+class Retired(Old, name="lock"):
     """A step is retired."""
-
-    book = Old.book
-    unbook = Old.unbook
 
     @step(retry=_FAST, retired=True)
     def pay(self, book: Seat) -> str:
         perform("pay")
         return "paid"
-
-    tell = Old.tell
 
 
 class WithoutUndo(Saga[Order], name="lock"):
@@ -276,11 +239,8 @@ class WithoutUndo(Saga[Order], name="lock"):
     tell = Old.tell
 
 
-class WithUndo(Saga[Order], name="lock"):
+class WithUndo(Old, name="lock"):
     """An undo was added; it takes what was there."""
-
-    book = Old.book
-    unbook = Old.unbook
 
     @step(retry=_FAST)
     def pay(self, book: Seat) -> str:
@@ -291,14 +251,9 @@ class WithUndo(Saga[Order], name="lock"):
     def refund(self, request: Order, pay: str, book: Seat) -> None:
         perform("refund")
 
-    tell = Old.tell
 
-
-class Policies(Saga[Order], name="lock"):
+class Policies(Old, name="lock"):
     """Undone when it was started."""
-
-    book = Old.book
-    unbook = Old.unbook
 
     @step(retry=_FAST, undo_when="started")
     def pay(self, book: Seat) -> str:
@@ -308,8 +263,6 @@ class Policies(Saga[Order], name="lock"):
     @pay.compensate
     def refund(self, pay: str | None) -> None:
         perform("refund")
-
-    tell = Old.tell
 
 
 class PaidByHand(Saga[Order], name="lock"):

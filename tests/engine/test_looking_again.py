@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -11,10 +10,9 @@ import pytest
 from sagas import Context, NotYet, Retry, Saga, step
 from sagas.store.control.control import ControlItems
 from tests.engine.metering import Wire
-from tests.support.bench import Bench, Death, once
+from tests.support.bench import Bench, Death, Make, once
 from tests.support.sagas import LOG, Order, act
 
-Make = Callable[..., Bench]
 SAID: dict[int, tuple[float, str]] = {}
 """What the step says at an attempt; the last of it from there on."""
 

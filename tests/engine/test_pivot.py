@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -15,11 +14,9 @@ from sagas.core.automaton import decide
 from sagas.core.commands import CancelArrived
 from sagas.core.states import SagaState
 from sagas.errors import Conflict
-from tests.support.bench import Bench, Death
-from tests.support.sagas import FAIL, LOG, Booked, Order, act
+from tests.support.bench import Bench, Death, Make
+from tests.support.sagas import FAIL, LOG, ONCE, Answered, Booked, Order, Parcel, act
 
-Make = Callable[..., Bench]
-ONCE = Retry.constant(max_retries=0, delay=0)
 HOUR = timedelta(hours=1)
 
 
@@ -48,13 +45,6 @@ class Receipted(Booked, name="receipted", timeout=HOUR):
     @step
     def close(self, receipt: str, ctx: Context) -> None:
         act("close", ctx)
-
-
-@dataclass(frozen=True)
-class Parcel:
-    """A child's request."""
-
-    number: int
 
 
 class Payout(Saga[Parcel], name="pivot-payout"):
@@ -108,13 +98,8 @@ class Final(Booked, name="pivot-final", timeout=HOUR):
         return [Parcel(1)]
 
 
-class Slow(Saga[Parcel], name="pivot-slow"):
+class Slow(Answered[Parcel], name="pivot-slow"):
     """A child that waits for a person."""
-
-    answer = wait_for(str, timeout=timedelta(days=1))
-
-    @step
-    def close(self, answer: str) -> None: ...
 
 
 class Awaiting(Booked, name="pivot-awaiting", timeout=HOUR):

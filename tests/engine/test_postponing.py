@@ -4,78 +4,54 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from sagas.authoring.context import Context
 from sagas.authoring.policies import Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
 from sagas.core.text import iso
 from sagas.engine.attempt.attempt import lease_for
 from sagas.errors import PermanentError, Rejected, Unavailable
 from sagas.handlers import step as step_handler
 from sagas.messaging.message import Message
 from tests.support.aws import LambdaContext
-from tests.support.bench import Bench
-from tests.support.sagas import FAIL, LOG, Order
+from tests.support.bench import Bench, Make
+from tests.support.sagas import FAIL, LOG, Order, Single
 
 pytestmark = pytest.mark.usefixtures("clean")
-Make = Callable[..., Bench]
 
 
-def _act(ctx: Context) -> None:
-    LOG.append(f"call:{ctx.attempt}")
-    trouble = FAIL.get("call")
-    if isinstance(trouble, BaseException):
-        raise trouble
-    if isinstance(trouble, int) and trouble >= ctx.attempt:
-        raise RuntimeError("call fails")
+class Exponential(Single[Order], name="exponential", retry=Retry.exponential(max_retries=5, base_delay=0.2)):
+    """Waits twice as long each time."""
 
 
-class Exponential(Saga[Order], name="exponential"):
-    @step(retry=Retry.exponential(max_retries=5, base_delay=0.2))
-    def call(self, ctx: Context) -> None:
-        _act(ctx)
+class Linear(Single[Order], name="linear", retry=Retry.linear(max_retries=4, base_delay=0.5)):
+    """Waits for a little longer each time."""
 
 
-class Linear(Saga[Order], name="linear"):
-    @step(retry=Retry.linear(max_retries=4, base_delay=0.5))
-    def call(self, ctx: Context) -> None:
-        _act(ctx)
+class Constant(Single[Order], name="constant", retry=Retry.constant(max_retries=3, delay=7)):
+    """Waits for as long each time."""
 
 
-class Constant(Saga[Order], name="constant"):
-    @step(retry=Retry.constant(max_retries=3, delay=7))
-    def call(self, ctx: Context) -> None:
-        _act(ctx)
+class Capped(Single[Order], name="capped", retry=Retry.exponential(max_retries=5, base_delay=1, max_delay=5)):
+    """Waits twice as long each time, up to a limit."""
 
 
-class Capped(Saga[Order], name="capped"):
-    @step(retry=Retry.exponential(max_retries=5, base_delay=1, max_delay=5))
-    def call(self, ctx: Context) -> None:
-        _act(ctx)
+class Jittered(Single[Order], name="jittered", retry=Retry.exponential(max_retries=4, base_delay=1, jitter="full")):
+    """Waits for a part of that, by chance."""
 
 
-class Jittered(Saga[Order], name="jittered"):
-    @step(retry=Retry.exponential(max_retries=4, base_delay=1, jitter="full"))
-    def call(self, ctx: Context) -> None:
-        _act(ctx)
+class Slow(Single[Order], name="slow", retry=Retry.constant(max_retries=1, delay=43_000)):
+    """Waits for half a day."""
 
 
-class Slow(Saga[Order], name="slow"):
-    @step(retry=Retry.constant(max_retries=1, delay=43_000))
-    def call(self, ctx: Context) -> None:
-        _act(ctx)
-
-
-class Choosy(Saga[Order], name="choosy"):
-    @step(retry=Retry.constant(max_retries=2, delay=0.0, retry_on=(OSError,), give_up_on=(FileNotFoundError,)))
-    def call(self, ctx: Context) -> None:
-        _act(ctx)
+class Choosy(
+    Single[Order],
+    name="choosy",
+    retry=Retry.constant(max_retries=2, delay=0.0, retry_on=(OSError,), give_up_on=(FileNotFoundError,)),
+):
+    """Is tried again after some errors only."""
 
 
 def _entries(t: Bench, saga_id: str, action: str) -> list[dict[str, Any]]:

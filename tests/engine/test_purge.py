@@ -10,31 +10,22 @@ import pytest
 from msgspec.structs import replace
 
 from sagas.authoring.policies import OrphanSweep
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
 from sagas.core.commands import Discard
 from sagas.core.states import Lease, SagaStatus
 from sagas.core.text import iso
 from sagas.errors import Conflict, NotFound, Rejected
 from sagas.store.journal.entries import Entry
-from tests.engine.purges import DAY, HOUR, SECRET, Make, deploy, ended, item, purge, start, stored
-from tests.support.sagas import FAIL, Fatal, Order, Trip
+from tests.engine.purges import DAY, HOUR, SECRET, deploy, ended, item, purge, start, stored
+from tests.support.bench import Make
+from tests.support.sagas import FAIL, Bulky, Fatal, Idle, Order, Trip
 
 
-class Bulky(Saga[Order], name="bulky"):
-    @step
-    def write(self) -> str:
-        return "x" * 20_000
+class Found(Idle[Order], name="found", find_by={"item": "$.item"}):
+    """A caller finds it by its item."""
 
 
-class Found(Saga[Order], name="found", find_by={"item": "$.item"}):
-    @step
-    def make(self) -> None: ...
-
-
-class Owner(Saga[Order], name="owner", orphans=OrphanSweep("ZIPS_BUCKET", "owner/")):
-    @step
-    def make(self) -> None: ...
+class Owner(Idle[Order], name="owner", orphans=OrphanSweep("ZIPS_BUCKET", "owner/")):
+    """It owns objects."""
 
 
 # By the supervisor.

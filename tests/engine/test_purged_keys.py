@@ -9,7 +9,8 @@ import pytest
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.start.starter import KeyReused
 from sagas.errors import Conflict, NotFound, Rejected
-from tests.engine.purges import DAY, SECRET, Make, ended, expire, item, purge, start, stored
+from tests.engine.purges import DAY, SECRET, ended, expire, item, purge, start, stored
+from tests.support.bench import Make
 from tests.support.sagas import FAIL, LOG, Trip
 
 

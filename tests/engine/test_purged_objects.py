@@ -6,14 +6,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from sagas.authoring.context import S3Object
+from sagas import S3Object, Saga, step
 from sagas.authoring.redaction import Secret
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
 from sagas.errors import Unavailable
 from sagas.store.journal.journal import Payloads
-from tests.engine.purges import DAY, HOUR, Make, purge, start, stored
-from tests.support.bench import Bench
+from tests.engine.purges import DAY, HOUR, purge, start, stored
+from tests.support.bench import Bench, Make
 from tests.support.sagas import Order
 
 

@@ -30,7 +30,7 @@ from sagas.store.journal.entries import Entry
 from tests.store.conftest import CONCURRENT, STALE_AFTER, Store, connect
 from tests.store.states import NOW, lease, new_id, saga
 from tests.support.aws import LambdaContext, client
-from tests.support.databases import Database, database, emulator
+from tests.support.databases import Database, database, emulator, lead_nowhere
 from tests.support.engine import Engine
 from tests.support.sagas import LOG, Trip
 
@@ -50,18 +50,13 @@ def where(request: pytest.FixtureRequest) -> Database:
 def store(where: Database) -> Store:
     """The store on it."""
     with pytest.MonkeyPatch.context() as patch:
-        _credentials(patch)
+        lead_nowhere(patch)
         return connect(where, f"races-{os.getpid()}")
 
 
 @pytest.fixture(autouse=True)
 def _account(monkeypatch: pytest.MonkeyPatch) -> None:
-    _credentials(monkeypatch)
-
-
-def _credentials(patch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        patch.setenv(name, "test")
+    lead_nowhere(monkeypatch)
 
 
 def _at_once(action: Callable[[int], Any]) -> list[Any]:

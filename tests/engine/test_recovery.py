@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
@@ -13,13 +12,12 @@ from sagas.core.commands import Postpone
 from sagas.core.text import iso
 from sagas.engine.supervise.recovery import RecoveryFilter
 from sagas.errors import NotFound
-from tests.support.bench import Bench, Death, once
+from tests.support.bench import Bench, Death, Make, once
 from tests.support.sagas import FAIL, LOG, Stubborn, Trip
 
 if TYPE_CHECKING:
     from sagas.client import SagaView
 
-Make = Callable[..., Bench]
 REQUEST = {"item": "train"}
 
 

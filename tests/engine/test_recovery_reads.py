@@ -30,10 +30,7 @@ NAMES = ("book", "pay", "tell")
 
 
 @pytest.fixture
-def url(monkeypatch: pytest.MonkeyPatch) -> str:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+def url(credentials: None) -> str:
     found = emulator().endpoint_url
     assert found is not None
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import boto3
@@ -11,10 +10,9 @@ import pytest
 from sagas import SagaClient
 from sagas.client.endpoints import ServiceEndpoints
 from tests.support.aws import REGION, client
-from tests.support.bench import Bench
+from tests.support.bench import Bench, Make
 from tests.support.sagas import FAIL, LOG, Stubborn
 
-Make = Callable[..., Bench]
 ANN = "arn:aws:iam::123456789012:user/ann"
 
 pytestmark = pytest.mark.usefixtures("clean")

@@ -10,10 +10,9 @@ import pytest
 from sagas import Exhausted, Saga, children, step
 from sagas.core.events import GONE
 from sagas.core.ids import child_id
-from tests.support.bench import Bench
+from tests.support.bench import Bench, Make
 from tests.support.sagas import LOG, Order, act
 
-Make = Callable[..., Bench]
 REQUEST = {"item": "train"}
 PRICE = "1" * 20_000
 """A result that is stored in S3."""

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 
 import pytest
 
-from sagas import CircuitBreaker, Context, Exhausted, Retry, Saga, children, step, wait_for
+from sagas import CircuitBreaker, Context, Saga, children, step
 from sagas.core.text import epoch, iso
-from tests.support.bench import Bench, Death, once
-from tests.support.sagas import FAIL, Order, act
+from tests.support.bench import Bench, Death, Make, once
+from tests.support.sagas import FAIL, PARK, Answered, Order, Parcel, Single, act
 
-Make = Callable[..., Bench]
 HOUR = 3_600.0
 
 
-@dataclass(frozen=True)
-class Parcel:
-    """One of a basket's."""
-
-    number: int
-
-
-class Waiting(Saga[Parcel], name="waiting-child"):
+class Waiting(Answered[Parcel], name="waiting-child"):
     """Waits for a person."""
-
-    answer = wait_for(str, timeout=timedelta(days=1))
-
-    @step
-    def book(self, answer: str, ctx: Context) -> str:
-        return answer
 
 
 class Asking(Saga[Order], name="asking", timeout=timedelta(hours=1)):
@@ -45,12 +29,8 @@ class Asking(Saga[Order], name="asking", timeout=timedelta(hours=1)):
     def close(self, asked: list[str], ctx: Context) -> None: ...
 
 
-class InLine(Saga[Order], name="in-line", timeout=timedelta(hours=1)):
+class InLine(Single[Order], name="in-line", timeout=timedelta(hours=1)):
     """One step, whose message may wait in line."""
-
-    @step
-    def book(self, ctx: Context) -> None:
-        act("book", ctx)
 
 
 class Held(Saga[Order], name="held", timeout=timedelta(hours=1)):
@@ -61,36 +41,23 @@ class Held(Saga[Order], name="held", timeout=timedelta(hours=1)):
         act("book", ctx)
 
 
-class Patient(Saga[Order], name="patient", timeout=timedelta(hours=1), stale_after=timedelta(minutes=50)):
+class Patient(Answered[Order], name="patient", timeout=timedelta(hours=1), stale_after=timedelta(minutes=50)):
     """Waits for as long as it has time; its silence is no stall for long."""
 
-    answer = wait_for(str, timeout=timedelta(days=1))
 
-    @step
-    def book(self, answer: str, ctx: Context) -> None: ...
-
-
-class Stuck(Saga[Order], name="stuck-in-time", timeout=timedelta(hours=1)):
+class Stuck(Single[Order], name="stuck-in-time", timeout=timedelta(hours=1), retry=PARK):
     """Its step waits for an operator."""
 
-    @step(retry=Retry.constant(max_retries=0, delay=0, on_exhausted=Exhausted.DEAD_LETTER))
-    def book(self, ctx: Context) -> None:
-        act("book", ctx)
 
-
-class Settled(Saga[Order], name="settled"):
+class Settled(Single[Order], name="settled", retry=PARK):
     """Likewise, for as long as it takes."""
-
-    @step(retry=Retry.constant(max_retries=0, delay=0, on_exhausted=Exhausted.DEAD_LETTER))
-    def book(self, ctx: Context) -> None:
-        act("book", ctx)
 
 
 def settled(b: Bench, name: str) -> str:
     """A saga that is DEAD_LETTERED, and settled as it is."""
-    FAIL["book"] = RuntimeError("broken")
+    FAIL["call"] = RuntimeError("broken")
     saga_id = b.start(name)
-    b.deliver(name, "book")
+    b.deliver(name, "call")
     b.engine.operations.resolve(name, saga_id, "the customer was called", "", (), "ada")
     assert b.status(saga_id) == "DEAD_LETTERED"
     return saga_id

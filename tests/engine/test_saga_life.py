@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.support.bench import Bench
+from tests.support.bench import Make
 from tests.support.sagas import FAIL, LOG, REJECTED, Fatal, Stubborn, Trip
 
 pytestmark = pytest.mark.usefixtures("clean")
-Make = Callable[..., Bench]
 
 
 def _statuses(saga: dict[str, Any]) -> list[str]:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from sagas import Retry, Saga, Secret, children, step, wait_for
+from sagas import Saga, Secret, children, step, wait_for
 from sagas.core.ids import child_id
-from tests.support.bench import Bench
+from tests.support.bench import Bench, Make
+from tests.support.sagas import ONCE
 
-Make = Callable[..., Bench]
 IBAN, TOKEN, PIN = "DE00 1234", "s3cr3t-token", "pin-4711"
-ONCE = Retry.constant(max_retries=0, delay=0)
 
 
 @dataclass(frozen=True)
@@ -123,8 +121,7 @@ class OpenKeeping(Saga[Anybody], name="keeping", result="keep"):
     def keep(self, request: Anybody) -> OpenAnswer:
         return OpenAnswer(PIN)
 
-    @step
-    def tell(self, request: Anybody) -> None: ...
+    tell = Keeping.tell
 
 
 class Other(Saga[Anybody], name="other"):

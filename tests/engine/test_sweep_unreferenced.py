@@ -13,6 +13,7 @@ from sagas.engine.sweep.sweep import SweepRequest
 from sagas.errors import DefinitionError
 from sagas.store.journal.journal import Journal
 from tests.engine.sweeping import BUCKET, DAY, MIN_AGE, Own, Proxy, SweepDesk
+from tests.support.sagas import Idle
 from tests.support.sagas import Order as Request
 
 RETRY = Retry.constant(max_retries=1, delay=0)
@@ -181,21 +182,19 @@ def test_on_orphans_is_told_size_and_age(desk: Callable[..., SweepDesk]) -> None
 
 
 class Elsewhere(
-    Saga[Request],
+    Idle[Request],
     name="elsewhere",
     orphans=OrphanSweep("ZIPS_BUCKET", "zips/", MIN_AGE, action="archive", archive_bucket_env="ARCHIVE_BUCKET"),
 ):
-    @step
-    def put(self) -> None: ...
+    """Its archive is another bucket."""
 
 
 class Inward(
-    Saga[Request],
+    Idle[Request],
     name="inward",
     orphans=OrphanSweep("ZIPS_BUCKET", "archive/", MIN_AGE, action="archive", archive_bucket_env="ARCHIVE_BUCKET"),
 ):
-    @step
-    def put(self) -> None: ...
+    """Likewise; it sweeps what would be its archive here."""
 
 
 @pytest.mark.parametrize(("saga_class", "prefix"), [(Elsewhere, "zips/"), (Inward, "archive/")])

@@ -10,17 +10,16 @@ from typing import Any
 import pytest
 from msgspec.structs import force_setattr
 
-from sagas import Context, Exhausted, NotYet, Retry, Saga, sleep, step, wait_for
+from sagas import Context, NotYet, Saga, sleep, step, wait_for
 from sagas.core.text import epoch, iso
 from sagas.engine.supervise.due_scan import LOOK_AHEAD, look_ahead
 from sagas.handlers.tasks.due import recover_due
 from sagas.messaging.queues import Queues
 from sagas.messaging.work import BULK, Work, parse_work
 from tests.support.aws import LambdaContext
-from tests.support.bench import Bench, Death, once
-from tests.support.sagas import FAIL, LOG, Order, act
+from tests.support.bench import Bench, Death, Make, once
+from tests.support.sagas import FAIL, LOG, PARK, Answered, Booked, Order, act
 
-Make = Callable[..., Bench]
 _LENGTHS = {"short": 600.0, "long": 5_000.5}
 
 
@@ -35,35 +34,20 @@ class Short(Saga[Order], name="short"):
         return "awake"
 
 
-class Long(Saga[Order], name="long"):
+class Long(Short, name="long"):
     """Sleeps for longer than a message is kept."""
 
     rest = sleep(timedelta(seconds=_LENGTHS["long"]))
 
-    @step
-    def end(self, ctx: Context) -> str:
-        act("end", ctx)
-        return "awake"
 
-
-class Deadlined(Saga[Order], name="deadlined", timeout=timedelta(seconds=4_950)):
+class Deadlined(Answered[Order], name="deadlined", timeout=timedelta(seconds=4_950)):
     """Its own deadline comes 50 seconds before its wait ends."""
 
     answer = wait_for(str, timeout=timedelta(seconds=5_000))
 
-    @step
-    def end(self, answer: str, ctx: Context) -> str:
-        return answer
 
-
-class Asked(Saga[Order], name="asked"):
+class Asked(Answered[Order], name="asked"):
     """Waits for a day."""
-
-    answer = wait_for(str, timeout=timedelta(days=1))
-
-    @step
-    def end(self, answer: str, ctx: Context) -> str:
-        return answer
 
 
 class Looking(Saga[Order], name="looking", stale_after=timedelta(seconds=60)):
@@ -241,19 +225,10 @@ def test_what_waits_is_handed_to_the_queue_now(bench: Make) -> None:
     assert b.status(saga_id) == "WAITING"
 
 
-class Stuck(Saga[Order], name="stuck-in-time", timeout=timedelta(hours=1)):
+class Stuck(Booked, name="stuck-in-time", timeout=timedelta(hours=1)):
     """Its second step waits for an operator, and the saga's own deadline comes."""
 
-    @step
-    def first(self, ctx: Context) -> str:
-        act("first", ctx)
-        return "done"
-
-    @first.compensate
-    def undo_first(self, ctx: Context) -> None:
-        act("undo first", ctx)
-
-    @step(retry=Retry.constant(max_retries=0, delay=0, on_exhausted=Exhausted.DEAD_LETTER))
+    @step(retry=PARK)
     def second(self, ctx: Context) -> str:
         act("second", ctx)
         return "done"
@@ -262,7 +237,7 @@ class Stuck(Saga[Order], name="stuck-in-time", timeout=timedelta(hours=1)):
 def stuck(b: Bench) -> str:
     FAIL["second"] = RuntimeError("broken")
     saga_id = b.start("stuck-in-time")
-    b.deliver("stuck-in-time", "first")
+    b.deliver("stuck-in-time", "book")
     b.deliver("stuck-in-time", "second")
     assert b.status(saga_id) == "DEAD_LETTERED"
     return saga_id
@@ -288,7 +263,7 @@ def test_a_saga_that_waits_for_an_operator_ends_at_its_deadline(bench: Make) -> 
     b.run()
     assert b.status(saga_id) == "COMPENSATED"
     assert b.show(saga_id)["error"]["type"] == "SagaTimedOut"
-    assert LOG[-1] == "undo first:1"
+    assert LOG[-1] == "unbook"
     assert not listed(b)
 
 

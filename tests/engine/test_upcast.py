@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -12,10 +11,9 @@ import pytest
 from sagas import Retry, Saga, children, step, wait_for
 from sagas.errors import InvalidRequest
 from tests.engine.changing import deployed
-from tests.support.bench import Bench, Death, once
+from tests.support.bench import Bench, Death, Make, once
 from tests.support.sagas import FAIL, LOG, perform
 
-Make = Callable[..., Bench]
 _FAST = Retry.constant(max_retries=0, delay=0.0)
 DAY = timedelta(days=1)
 
@@ -194,10 +192,7 @@ def test_an_undo_whose_upcast_fails_waits_for_an_operator(bench: Make) -> None:
 class Plain(Saga[Cents], name="plain"):
     """Two steps, as they were."""
 
-    @step(retry=_FAST)
-    def book(self, request: Cents) -> int:
-        perform("book")
-        return 7
+    book = Old.book
 
     @step(retry=_FAST)
     def pay(self, book: int) -> str:
@@ -208,10 +203,7 @@ class Plain(Saga[Cents], name="plain"):
 class NewPlain(Saga[Order], name="plain", upcast={"request": order_of, "book": seat_of}):
     """The types changed."""
 
-    @step(retry=_FAST)
-    def book(self, request: Order) -> Seat:
-        perform("book")
-        return Seat("1b")
+    book = New.book
 
     @step(retry=_FAST)
     def pay(self, book: Seat) -> str:

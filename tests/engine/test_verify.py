@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
 from sagas.errors import NotFound, Rejected
 from sagas.store.journal.chain import Bad, ChainFinding, Wrong
 from sagas.store.journal.journal import Journal
 from tests.engine.metering import Wire
-from tests.support.bench import Bench
-from tests.support.sagas import FAIL, Order, Trip
+from tests.support.bench import Bench, Make
+from tests.support.sagas import FAIL, Bulky, Trip
 
 pytestmark = pytest.mark.usefixtures("clean")
-Make = Callable[..., Bench]
 LONG = "c" * 128
-
-
-class Bulky(Saga[Order], name="bulky"):
-    @step
-    def write(self) -> str:
-        return "x" * 20_000
-
-    @step
-    def read(self, write: str) -> int:
-        return len(write)
 
 
 def _undone(b: Bench, **options: Any) -> str:
@@ -146,23 +132,24 @@ def test_a_trail_that_is_cut_off_is_found_by_the_control_item(bench: Make) -> No
     assert _found(b, saga_id).bad == Bad(5, Wrong.CUT_OFF)
 
 
+def _insert(b: Bench, saga_id: str, seq: int) -> None:
+    """Put a copy of the last entry into the trail."""
+    key = {"saga_id": {"S": saga_id}, "seq": {"N": "8"}}
+    item = b.stack.dynamodb.get_item(TableName=b.stack.audit_table, Key=key)["Item"]
+    b.stack.dynamodb.put_item(TableName=b.stack.audit_table, Item=item | {"seq": {"N": str(seq)}})
+
+
 def test_an_entry_that_was_put_in_behind_the_last_is_found(bench: Make) -> None:
     b = bench(Trip)
     saga_id = _undone(b)
-    item = b.stack.dynamodb.get_item(TableName=b.stack.audit_table, Key={"saga_id": {"S": saga_id}, "seq": {"N": "8"}})[
-        "Item"
-    ]
-    b.stack.dynamodb.put_item(TableName=b.stack.audit_table, Item=item | {"seq": {"N": "10"}})
+    _insert(b, saga_id, 10)
     assert _found(b, saga_id).bad == Bad(10, Wrong.INSERTED)
 
 
 def test_one_in_the_open_slot_may_be_a_holders_that_died(bench: Make) -> None:
     b = bench(Trip)
     saga_id = _undone(b)
-    item = b.stack.dynamodb.get_item(TableName=b.stack.audit_table, Key={"saga_id": {"S": saga_id}, "seq": {"N": "8"}})[
-        "Item"
-    ]
-    b.stack.dynamodb.put_item(TableName=b.stack.audit_table, Item=item | {"seq": {"N": "9"}})
+    _insert(b, saga_id, 9)
     assert _found(b, saga_id) == ChainFinding(8, None)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,10 +13,9 @@ from sagas.core.text import epoch
 from sagas.errors import Conflict, InvalidRequest, NotFound
 from sagas.store.inbox import Inbox
 from tests.engine.metering import Wire
-from tests.support.bench import Bench, Death
-from tests.support.sagas import FAIL, LOG, Order, act
+from tests.support.bench import Bench, Death, Make
+from tests.support.sagas import FAIL, LOG, Order, Reminded, act
 
-Make = Callable[..., Bench]
 NO = "00000000-0000-7000-8000-000000000009"
 DAY = 86_400.0
 
@@ -106,16 +104,17 @@ def visit(b: Bench, seconds: float = 0.0) -> None:
     b.run()
 
 
-def waiting(b: Bench, **request: Any) -> str:
+def waiting(bench: Make, **request: Any) -> tuple[Bench, str]:
+    """A loan that waits for a person."""
+    b = bench(Loan)
     saga_id = b.start("loan", {"item": "house", **request})
     b.run()
     assert b.status(saga_id) == "WAITING"
-    return saga_id
+    return b, saga_id
 
 
 def test_a_signal_is_its_steps_result(bench: Make) -> None:
-    b = bench(Loan)
-    saga_id = waiting(b)
+    b, saga_id = waiting(bench)
     shown = b.step(saga_id, 1)
     assert (shown["status"], shown["waiting_for"], shown["attempts"]) == ("WAITING", "signal", 1)
     assert shown["waits_until"] is not None
@@ -130,8 +129,7 @@ def test_a_signal_is_its_steps_result(bench: Make) -> None:
 
 
 def test_the_same_value_again_is_the_same_signal_and_another_is_refused(bench: Make) -> None:
-    b = bench(Loan)
-    saga_id = waiting(b)
+    b, saga_id = waiting(bench)
     assert signal(b, saga_id, {"by": "ada"}).accepted
     assert not signal(b, saga_id, {"by": "ada"}).accepted
     with pytest.raises(Conflict, match="another value"):
@@ -150,8 +148,7 @@ def test_an_early_signal_is_kept(bench: Make) -> None:
 
 
 def test_a_wait_that_times_out_is_undone(bench: Make) -> None:
-    b = bench(Loan)
-    saga_id = waiting(b)
+    b, saga_id = waiting(bench)
     visit(b, 2 * DAY)
     assert b.status(saga_id) == "WAITING"
     visit(b, DAY)
@@ -167,9 +164,8 @@ def test_a_wait_that_times_out_is_undone(bench: Make) -> None:
 
 
 def test_a_taken_signal_is_undone_with_its_value(bench: Make) -> None:
-    b = bench(Loan)
     FAIL["pay ada"] = RuntimeError("broke")
-    saga_id = waiting(b)
+    b, saga_id = waiting(bench)
     signal(b, saga_id, {"by": "ada"})
     b.run()
     assert b.status(saga_id) == "COMPENSATED"
@@ -177,8 +173,7 @@ def test_a_taken_signal_is_undone_with_its_value(bench: Make) -> None:
 
 
 def test_a_cancel_while_it_waits_acts_at_once(bench: Make) -> None:
-    b = bench(Loan)
-    saga_id = waiting(b)
+    b, saga_id = waiting(bench)
     assert b.engine.operations.cancel("loan", saga_id, "bob").status == "COMPENSATING"
     with pytest.raises(Conflict):
         signal(b, saga_id, {"by": "ada"})
@@ -188,8 +183,7 @@ def test_a_cancel_while_it_waits_acts_at_once(bench: Make) -> None:
 
 
 def test_a_cancel_whose_caller_died_is_acted_on_by_the_supervisor(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    b = bench(Loan)
-    saga_id = waiting(b)
+    b, saga_id = waiting(bench)
 
     def dies(*given: object) -> None:
         raise Death
@@ -202,8 +196,7 @@ def test_a_cancel_whose_caller_died_is_acted_on_by_the_supervisor(bench: Make, m
 
 
 def test_a_signal_whose_sender_died_is_taken_by_the_supervisor(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    b = bench(Loan)
-    saga_id = waiting(b)
+    b, saga_id = waiting(bench)
 
     def dies(*given: object) -> None:
         raise Death
@@ -217,8 +210,7 @@ def test_a_signal_whose_sender_died_is_taken_by_the_supervisor(bench: Make, monk
 
 def test_a_signal_that_a_cancel_overtakes_leaves_no_value(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its sender would be told that the saga knows it."""
-    b = bench(Loan)
-    saga_id = waiting(b)
+    b, saga_id = waiting(bench)
     accept = Inbox.accept
 
     def overtaken(inbox: Inbox, *given: Any) -> bool:
@@ -233,8 +225,7 @@ def test_a_signal_that_a_cancel_overtakes_leaves_no_value(bench: Make, monkeypat
 
 
 def test_a_signal_is_refused_where_it_does_not_belong(bench: Make) -> None:
-    b = bench(Loan)
-    saga_id = waiting(b)
+    b, saga_id = waiting(bench)
     with pytest.raises(InvalidRequest):
         signal(b, saga_id, {"by": 5})
     for name, other, place in (("loan", saga_id, "score"), ("loan", saga_id, "nothing"), ("loan", NO, "approval")):
@@ -244,8 +235,7 @@ def test_a_signal_is_refused_where_it_does_not_belong(bench: Make) -> None:
 
 
 def test_a_large_signal_is_kept_aside_and_purged_with_its_saga(bench: Make) -> None:
-    b = bench(Loan)
-    saga_id = waiting(b)
+    b, saga_id = waiting(bench)
     signal(b, saga_id, {"by": "ada", "note": "x" * 20_000})
     b.run()
     assert b.status(saga_id) == "COMPLETED"
@@ -284,22 +274,6 @@ class Lenient(Saga[Order], name="lenient"):
     @step
     def pay(self, approval: Approval, ctx: Context) -> str:
         return approval.by
-
-
-def an_hour_on(ctx: Context) -> datetime:
-    """An hour from now, by the saga's clock."""
-    return ctx.now + timedelta(hours=1)
-
-
-class Reminded(Saga[Order], name="reminded"):
-    """Sleeps, and an hour more, and says when it ended."""
-
-    cooling = sleep(timedelta(days=14))
-    reminder = sleep(until=an_hour_on)
-
-    @step
-    def end(self, ctx: Context) -> datetime:
-        return ctx.now
 
 
 def test_a_moment_is_computed_from_the_sagas_clock(bench: Make) -> None:
@@ -514,8 +488,7 @@ def test_a_saga_ends_at_its_own_deadline(bench: Make) -> None:
 def test_before_the_end_of_a_long_wait_its_message_is_sent_with_the_rest_as_its_delay(
     bench: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    b = bench(Loan)
-    saga_id = waiting(b)
+    b, saga_id = waiting(bench)
     delays: list[float] = []
 
     def noting(queues: object, message: object, delay: float = 0.0) -> None:
@@ -531,8 +504,7 @@ def test_before_the_end_of_a_long_wait_its_message_is_sent_with_the_rest_as_its_
 
 
 def test_a_wait_costs_no_lease_no_message_and_no_request(bench: Make, wire: Wire) -> None:
-    b = bench(Loan)
-    saga_id = waiting(b)
+    b, saga_id = waiting(bench)
     state = b.state(saga_id)
     assert state.lease is None
     assert not any(b.stack.receive(saga, step) for saga, step in b.stack.steps())

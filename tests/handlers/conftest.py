@@ -12,12 +12,13 @@ import pytest
 
 from sagas.handlers import api as api_handler
 from sagas.handlers import step as step_handler
-from tests.support.aws import REGION, HandmadeStack, LambdaContext
+from tests.support.aws import HandmadeStack, LambdaContext
 from tests.support.bench import Bench, deploy_functions
+from tests.support.databases import lead_nowhere
 from tests.support.described import Description
 from tests.support.dynamodb import aws
 from tests.support.gateway import matched
-from tests.support.sagas import FAIL, LOG
+from tests.support.sagas import FAIL, LOG, Trip
 
 EVENTS = Path(__file__).parents[2] / "events"
 STAGE = "/prod"
@@ -134,12 +135,23 @@ class Site(Bench):
 Make = Callable[..., Site]
 
 
+def begun(site: Make) -> tuple[Site, str]:
+    """A site with a trip that has not run yet."""
+    made = site(Trip)
+    return made, made.begin("trip")
+
+
+def ended(site: Make) -> tuple[Site, str]:
+    """A site with a trip that ran as far as it can."""
+    made, saga_id = begun(site)
+    made.run()
+    return made, saga_id
+
+
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Make a site for some saga classes; keywords go into the environment."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    lead_nowhere(monkeypatch)
 
     def make(*classes: type[Any], **environment: str) -> Site:
         api_handler.reset()

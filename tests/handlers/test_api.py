@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import Saga, step
 from sagas.handlers import supervisor
-from tests.handlers.conftest import ANN, Make, Site, request
+from tests.handlers.conftest import ANN, Make, Site, begun, ended, request
 from tests.support.aws import LambdaContext
 from tests.support.sagas import FAIL, Fatal, Stubborn, Trip
 
@@ -173,9 +172,7 @@ def test_a_finished_saga_shows_its_steps(site: Make) -> None:
 
 def test_a_failed_saga_shows_why(site: Make) -> None:
     FAIL["pay"] = ValueError("the bank is shut")
-    s = site(Trip)
-    saga_id = s.begin("trip")
-    s.run()
+    s, saga_id = ended(site)
     saga = s.call("GET", f"/sagas/trip/{saga_id}").body
     assert saga["status"] == "COMPENSATED"
     assert saga["error"] == {"step": "pay", "type": "ValueError", "message": "the bank is shut"}
@@ -193,9 +190,7 @@ def test_a_saga_is_found_under_its_own_type_only(site: Make) -> None:
 
 
 def test_the_audit_trail_is_paged_oldest_first(site: Make) -> None:
-    s = site(Trip)
-    saga_id = s.begin("trip")
-    s.run()
+    s, saga_id = ended(site)
     whole = _audit(s, saga_id)
     assert [entry["action"] for entry in whole["entries"]] == ["SagaStarted", *["StepCompleted"] * 3]
     assert [entry["seq"] for entry in whole["entries"]] == [1, 2, 3, 4]
@@ -211,8 +206,7 @@ def test_the_audit_trail_is_paged_oldest_first(site: Make) -> None:
 
 
 def test_the_audit_trail_ends_with_what_is_committed(site: Make) -> None:
-    s = site(Trip)
-    saga_id = s.begin("trip")
+    s, saga_id = begun(site)
     key = {"saga_id": {"S": saga_id}, "seq": {"N": "1"}}
     first = s.stack.dynamodb.get_item(TableName=s.stack.audit_table, Key=key)["Item"]
     s.stack.dynamodb.put_item(TableName=s.stack.audit_table, Item=first | {"seq": {"N": "2"}})

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from sagas.authoring.context import S3Object
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import S3Object, Saga, step
 from sagas.engine.operate.operations import Operations
-from tests.handlers.conftest import ANN, Make
+from tests.handlers.conftest import ANN, Make, begun, ended
 from tests.support.sagas import FAIL, LOG, Fatal, Order, Stubborn, Trip
 
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -46,8 +44,7 @@ class Held(Saga[Order], name="held"):
 
 
 def test_cancel_before_anything_ran(site: Make) -> None:
-    s = site(Trip)
-    saga_id = s.begin("trip")
+    s, saga_id = begun(site)
     answer = s.call("DELETE", f"/sagas/trip/{saga_id}")
     assert (answer.status, answer.body["status"]) == (200, "CANCELLED")
     assert s.call("DELETE", f"/sagas/trip/{saga_id}").status == 200
@@ -59,8 +56,7 @@ def test_cancel_before_anything_ran(site: Make) -> None:
 
 
 def test_cancel_undoes_what_was_done(site: Make) -> None:
-    s = site(Trip)
-    saga_id = s.begin("trip")
+    s, saga_id = begun(site)
     s.invoke("trip", "book")
     answer = s.call("DELETE", f"/sagas/trip/{saga_id}")
     assert (answer.status, answer.body["status"]) == (202, "COMPENSATING")
@@ -74,8 +70,7 @@ def test_cancel_undoes_what_was_done(site: Make) -> None:
 def test_a_cancel_that_is_undone_by_the_time_of_the_answer_says_so_twice(
     site: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    s = site(Trip)
-    saga_id = s.begin("trip")
+    s, saga_id = begun(site)
     s.invoke("trip", "book")
     cancel = Operations.cancel
 
@@ -107,9 +102,7 @@ def test_a_cancel_keeps_its_note_whoever_acts_on_it(site: Make) -> None:
 
 
 def test_what_is_over_cannot_be_cancelled(site: Make) -> None:
-    s = site(Trip)
-    saga_id = s.begin("trip")
-    s.run()
+    s, saga_id = ended(site)
     before = s.tables()
     answer = s.call("DELETE", f"/sagas/trip/{saga_id}")
     assert (answer.status, answer.code) == (409, "conflict")
@@ -133,9 +126,7 @@ def test_retry_resumes_a_dead_lettered_saga(site: Make) -> None:
 
 def test_retry_repeats_failed_undos_only(site: Make) -> None:
     FAIL["tell"], FAIL["unbook"] = ValueError("no"), ValueError("never")
-    s = site(Trip)
-    saga_id = s.begin("trip")
-    s.run()
+    s, saga_id = ended(site)
     assert s.call("GET", f"/sagas/trip/{saga_id}").body["status"] == "COMPENSATION_FAILED"
     FAIL.clear()
     LOG.clear()
@@ -236,9 +227,7 @@ def test_a_purge_names_the_objects_that_it_leaves(site: Make) -> None:
 
 def test_undos_done_by_hand_are_not_repeated(site: Make) -> None:
     FAIL["tell"] = FAIL["unbook"] = FAIL["refund"] = ValueError("never")
-    s = site(Trip)
-    saga_id = s.begin("trip")
-    s.run()
+    s, saga_id = ended(site)
     body = {"reason": "by hand", "action": "cancelled it", "steps": ["book"]}
     assert s.call("POST", f"/sagas/trip/{saga_id}/resolve", body).status == 200
     FAIL.clear()
@@ -260,8 +249,7 @@ def test_purge_keeps_its_reason(site: Make) -> None:
 
 @pytest.mark.parametrize("verb", ["retry", "compensate", "resolve", "purge"])
 def test_operations_on_a_saga_that_runs_are_refused(site: Make, verb: str) -> None:
-    s = site(Trip)
-    saga_id = s.begin("trip")
+    s, saga_id = begun(site)
     before = s.tables()
     answer = s.call("POST", f"/sagas/trip/{saga_id}/{verb}", {"reason": "please"})
     assert (answer.status, answer.code) == (409, "conflict")

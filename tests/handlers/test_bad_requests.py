@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
-import socket
 import uuid
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import Saga, step
 from sagas.handlers import api as api_handler
 from sagas.handlers.http.inputs import cursor_for
-from tests.handlers.conftest import Make, Site, request
+from tests.handlers.conftest import Make, Site, begun, request
 from tests.support.aws import LambdaContext
+from tests.support.databases import free_port
 from tests.support.sagas import FAIL, LOG, Stubborn, Trip
 
 NOBODY = str(uuid.UUID(int=7))
@@ -310,8 +309,7 @@ def test_a_status_that_there_is_not(site: Make) -> None:
     ],
 )
 def test_operations_with_bodies_that_do_not_fit(site: Make, verb: str, body: Any, paths: list[str]) -> None:
-    s = site(Trip)
-    saga_id = s.begin("trip")
+    s, saga_id = begun(site)
     event = request("POST", f"/sagas/trip/{saga_id}/{verb}", body)
     assert sorted(_refused(s, 422, "invalid_request", event)) == paths
 
@@ -326,8 +324,7 @@ def test_recovery_attempts_that_do_not_fit(site: Make, attempts: Any) -> None:
 
 @pytest.mark.parametrize("verb", ["retry", "compensate", "resolve", "purge"])
 def test_operations_with_bodies_that_are_not_json(site: Make, verb: str) -> None:
-    s = site(Trip)
-    saga_id = s.begin("trip")
+    s, saga_id = begun(site)
     _refused(s, 400, "malformed_body", request("POST", f"/sagas/trip/{saga_id}/{verb}", "{"))
     large = json.dumps({"reason": "x" * 300_000})
     _refused(s, 413, "too_large", request("POST", f"/sagas/trip/{saga_id}/{verb}", large))
@@ -354,7 +351,7 @@ def test_a_store_out_of_reach(
     site: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], method: str, path: str
 ) -> None:
     s = site(Trip, POWERTOOLS_SERVICE_NAME=f"unreachable-{method}")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{_closed_port()}")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
     api_handler.reset()
     answer = s.call(method, path, {"item": "secret-train"} if method == "POST" else None)
     assert (answer.status, answer.code) == (503, "unavailable")
@@ -362,12 +359,6 @@ def test_a_store_out_of_reach(
     monkeypatch.delenv("AWS_ENDPOINT_URL")
     assert s.tables() == ([], [])
     assert "secret-train" not in capsys.readouterr().out
-
-
-def _closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_a_defect_shows_nothing_of_itself(

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sagas import CircuitBreaker, Context, Retry, Saga, step
 from tests.handlers.conftest import ANN, Make
-from tests.support.sagas import Order, Trip
+from tests.support.sagas import Held, Trip
 
 Capture = pytest.CaptureFixture[str]
-
-
-class Held(Saga[Order], name="held"):
-    """Its step is held back after one failure."""
-
-    @step(retry=Retry.constant(max_retries=1, delay=60), circuit_breaker=CircuitBreaker(1, 30))
-    def call(self, ctx: Context) -> None:
-        """Fail."""
-        raise RuntimeError("out of reach")
 
 
 def test_there_may_be_none(site: Make) -> None:

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from sagas.authoring.children import children
+from sagas import Saga, children
 from sagas.authoring.definition.definition import definition_of
-from sagas.authoring.saga import Saga
 from sagas.core.text import iso
 from sagas.engine.read import in_flight
 from sagas.handlers import api as api_handler

@@ -9,26 +9,16 @@ from typing import Any
 
 import pytest
 
-from sagas import CircuitBreaker, Context, Retry, Saga, step
 from sagas.core.text import epoch
 from sagas.errors import FORMAT
 from sagas.handlers import supervisor
 from sagas.store.control.control import ControlItems
-from tests.handlers.conftest import Make, Site
+from tests.handlers.conftest import Make, Site, ended
 from tests.support.aws import LambdaContext
-from tests.support.sagas import FAIL, Fatal, Order, Stubborn, Trip
+from tests.support.sagas import FAIL, Fatal, Held, Stubborn, Trip
 
 Capture = pytest.CaptureFixture[str]
 LONG_AGO = "2026-01-01T00:00:00.000Z"
-
-
-class Held(Saga[Order], name="held"):
-    """Its step is held back after one failure."""
-
-    @step(retry=Retry.constant(max_retries=1, delay=60), circuit_breaker=CircuitBreaker(1, 30))
-    def call(self, ctx: Context) -> None:
-        """Fail."""
-        raise RuntimeError("out of reach")
 
 
 def written(capture: Capture) -> list[dict[str, Any]]:
@@ -68,9 +58,7 @@ def test_each_repeated_attempt_of_an_undo(site: Make, capsys: Capture) -> None:
 
 def test_how_long_a_saga_took_in_milliseconds(site: Make, capsys: Capture) -> None:
     FAIL.update(pay=1)
-    s = site(Trip)
-    saga_id = s.begin("trip")
-    s.run()
+    s, saga_id = ended(site)
     saga = s.call("GET", f"/sagas/trip/{saga_id}").body
     (line,) = [line for line in written(capsys) if "SagaDuration" in line]
     assert line["SagaDuration"] == [round((epoch(saga["updated_at"]) - epoch(saga["created_at"])) * 1000)]
@@ -80,9 +68,7 @@ def test_how_long_a_saga_took_in_milliseconds(site: Make, capsys: Capture) -> No
 
 def test_an_undo_that_failed_for_good_is_an_error_in_the_log(site: Make, caplog: pytest.LogCaptureFixture) -> None:
     FAIL.update(tell=RuntimeError("secret"), unbook=RuntimeError("secret"))
-    s = site(Trip)
-    saga_id = s.begin("trip")
-    s.run()
+    _, saga_id = ended(site)
     (error,) = [vars(record) for record in caplog.records if record.levelname == "ERROR"]
     assert (error["msg"], error["saga_id"], error["step"]) == ("CompensationFailed", saga_id, "book")
     assert "secret" not in str([vars(record) for record in caplog.records])

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from sagas.authoring.policies import AutoDisable, Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import AutoDisable, Retry, Saga, step
 from sagas.errors import FORMAT
-from tests.handlers.conftest import Answer, Make, Site
+from tests.handlers.conftest import Answer, Make, Site, begun
 from tests.support.sagas import FAIL, LOG, Fatal, Order, Trip
 
 
@@ -56,8 +54,7 @@ CALLS: list[tuple[str, str, Any]] = [
 
 @pytest.mark.parametrize(("method", "verb", "body"), CALLS)
 def test_a_call_about_it_is_to_be_made_later(site: Make, method: str, verb: str, body: Any) -> None:
-    s = site(Trip)
-    saga_id = s.begin("trip")
+    s, saga_id = begun(site)
     _newer_saga(s, saga_id)
     before = s.tables()
     assert _later(s.call(method, f"/sagas/trip/{saga_id}{verb}", body))
@@ -75,8 +72,7 @@ def test_a_start_that_is_repeated_is_to_be_repeated_later(site: Make) -> None:
 
 @pytest.mark.parametrize("verb", ["", "/audit", "/verification"])
 def test_so_is_reading_a_trail_that_goes_on_in_a_newer_format(site: Make, verb: str) -> None:
-    s = site(Trip)
-    saga_id = s.begin("trip")
+    s, saga_id = begun(site)
     _newer(s, s.stack.audit_table, saga_id={"S": saga_id}, seq={"N": "1"})
     assert _later(s.call("GET", f"/sagas/trip/{saga_id}{verb}"))
 

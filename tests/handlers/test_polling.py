@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from sagas.authoring.policies import CircuitBreaker, Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
-from sagas.authoring.waits import wait_for
-from tests.handlers.conftest import Answer, Make, Site, request
+from sagas import CircuitBreaker, Retry, Saga, step, wait_for
+from tests.handlers.conftest import Answer, Make, Site, begun, request
 from tests.support.sagas import FAIL, Order, Trip, act
 
 DURING: list[Callable[[], Any]] = []
@@ -36,8 +33,7 @@ def ask(site: Site, path: str, tag: str | None = None, **query: str) -> Answer:
 
 
 def test_a_saga_that_has_not_changed_is_not_answered_again(site: Make) -> None:
-    s = site(Trip)
-    saga_id = s.begin("trip")
+    s, saga_id = begun(site)
     one = f"/sagas/trip/{saga_id}"
     tags = [ask(s, one).headers["etag"]]
     for change in (lambda: s.invoke("trip", "book"), lambda: s.call("DELETE", one), s.run):
@@ -53,8 +49,7 @@ def test_a_saga_that_has_not_changed_is_not_answered_again(site: Make) -> None:
 
 
 def test_a_progress_a_pause_and_a_heartbeat_are_changes(site: Make) -> None:
-    s = site(Trip)
-    saga_id = s.begin("trip")
+    s, saga_id = begun(site)
     one = f"/sagas/trip/{saga_id}"
     tag = ask(s, one).headers["etag"]
     s.call("PUT", "/types/trip", {"paused": True})

@@ -7,11 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sagas import Secret, children
-from sagas.authoring.context import Context
-from sagas.authoring.policies import Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import Context, Retry, Saga, Secret, children, step
 from tests.handlers.conftest import Site
 
 Make = Callable[..., Site]

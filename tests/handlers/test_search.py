@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from sagas.authoring.policies import Exhausted, Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
+from sagas import Exhausted, Retry, Saga, step
 from sagas.core.text import iso
 from sagas.errors import Rejected
 from tests.handlers.conftest import Make, Site
 from tests.support.bench import Death, once
+from tests.support.sagas import Idle
 
 
 @dataclass(frozen=True)
@@ -41,9 +40,8 @@ class Tour(
         return request.customer_id
 
 
-class Plain(Saga[Journey], name="plain"):
-    @step
-    def go(self, request: Journey) -> None: ...
+class Plain(Idle[Journey], name="plain"):
+    """It has no search keys."""
 
 
 class Frail(Saga[Journey], name="frail"):

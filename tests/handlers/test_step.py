@@ -10,7 +10,7 @@ import pytest
 
 from sagas.errors import FORMAT, InvalidRequest, NewerFormat
 from sagas.handlers import step as step_handler
-from tests.handlers.conftest import Make, Site
+from tests.handlers.conftest import Make, Site, begun, ended
 from tests.support.aws import REGION, LambdaContext
 from tests.support.sagas import FAIL, LOG, Trip
 
@@ -110,8 +110,7 @@ def test_a_current_message_for_another_step_is_dropped_and_the_current_one_is_se
 ) -> None:
     """It has the current number, but names a step at which the saga is not."""
     monkeypatch.setattr("sagas.engine.worker._ROUNDS", 3)
-    s = site(Trip)
-    saga_id = s.begin("trip")
+    s, saga_id = begun(site)
     [record] = s.stack.receive("trip", "book")
     record["body"] = json.dumps(GOOD | {"saga_id": saga_id, "step": "pay", "index": 1})
     record["eventSourceARN"] = _arn(s, "pay")
@@ -125,8 +124,7 @@ def test_a_current_message_for_another_step_is_dropped_and_the_current_one_is_se
 
 def test_no_step_runs_without_idempotency(site: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message stays in its queue, and the saga goes on once the variable is gone."""
-    s = site(Trip)
-    saga_id = s.begin("trip")
+    s, saga_id = begun(site)
     monkeypatch.setenv("POWERTOOLS_IDEMPOTENCY_DISABLED", "1")
     [record] = s.stack.receive("trip", "book")
     with pytest.warns(UserWarning, match="idempotency"):
@@ -215,9 +213,7 @@ def test_what_cannot_be_put_off_stays_in_its_queue(site: Make, spoilt: dict[str,
 
 def test_an_error_with_half_a_character_in_it_is_recorded(site: Make) -> None:
     FAIL["book"] = ValueError("no such file: \udcff")
-    s = site(Trip)
-    saga_id = s.begin("trip")
-    s.run()
+    s, saga_id = ended(site)
     saga = s.show(saga_id)
     assert (saga["status"], saga["error"]["message"]) == ("COMPENSATED", "no such file: \\udcff")
 

@@ -6,12 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sagas.authoring.children import children
-from sagas.authoring.context import Context
-from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
-from sagas.authoring.waits import sleep, wait_for
+from sagas import CircuitBreaker, Context, Exhausted, Retry, Saga, children, sleep, step, wait_for
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,7 @@ class Single(Saga[Order], name="single", stale_after=_STALE):
         work = Work(ctx, "reserve", request)
         if request.mood != "kill":
             work.misbehave()
-        taken = work.reserve()
-        work.misbehave()
-        return taken
+        return work.reserve()
 
     @reserve.compensate(retry=_STUBBORN)
     def release(self, request: Order, reserve: Taken, ctx: Context) -> None:
@@ -48,10 +46,7 @@ class Trade(Saga[Order], name="trade", stale_after=_STALE, lock_expiry=_SHORT):
     @step(retry=_GROWING, timeout=2, undo_when="started")
     def reserve(self, request: Order, ctx: Context) -> Taken:
         """Take from stock."""
-        work = Work(ctx, "reserve", request)
-        taken = work.reserve()
-        work.misbehave()
-        return taken
+        return Work(ctx, "reserve", request).reserve()
 
     @reserve.compensate(retry=_STUBBORN)
     def release(self, request: Order, reserve: Taken | None, ctx: Context) -> None:
@@ -66,9 +61,7 @@ class Trade(Saga[Order], name="trade", stale_after=_STALE, lock_expiry=_SHORT):
         """Take the money."""
         work = Work(ctx, "charge", request)
         work.expect_taken(reserve, "reserve", request.quantity)
-        taken = work.charge()
-        work.misbehave()
-        return taken
+        return work.charge()
 
     @charge.compensate(retry=_STUBBORN)
     def refund(self, request: Order, charge: Taken | None, ctx: Context) -> None:
@@ -98,9 +91,7 @@ class Bulky(Saga[Order], name="bulky", stale_after=_STALE):
         """Take the money."""
         work = Work(ctx, "charge", request)
         work.expect(pack, bulk_of(request))
-        taken = work.charge()
-        work.misbehave()
-        return taken
+        return work.charge()
 
     @charge.compensate(retry=_STUBBORN)
     def refund(self, request: Order, ctx: Context) -> None:
@@ -113,7 +104,6 @@ class Bulky(Saga[Order], name="bulky", stale_after=_STALE):
         work = Work(ctx, "reserve", request)
         work.expect_taken(charge, "charge", request.cents)
         work.reserve()
-        work.misbehave()
         return [pack, "and more"]
 
     @reserve.compensate(retry=_STUBBORN)
@@ -137,9 +127,7 @@ class Journey(Saga[Order], name="journey", stale_after=_STALE, lock_expiry=_SHOR
         """Take from stock."""
         work = Work(ctx, "reserve", request)
         work.expect(check, request.quantity)
-        taken = work.reserve()
-        work.misbehave()
-        return taken
+        return work.reserve()
 
     @reserve.compensate(retry=_STUBBORN)
     def release(self, request: Order, ctx: Context) -> None:
@@ -151,9 +139,7 @@ class Journey(Saga[Order], name="journey", stale_after=_STALE, lock_expiry=_SHOR
         """Take the money."""
         work = Work(ctx, "charge", request)
         work.expect_taken(reserve, "reserve", request.quantity)
-        taken = work.charge()
-        work.misbehave()
-        return taken
+        return work.charge()
 
     @charge.compensate(retry=_STUBBORN)
     async def refund(self, request: Order, ctx: Context) -> None:
@@ -187,10 +173,7 @@ class Parked(Saga[Order], name="parked", stale_after=_STALE):
     @step(retry=_SOON, timeout=2, undo_when="started")
     def reserve(self, request: Order, ctx: Context) -> Taken:
         """Take from stock."""
-        work = Work(ctx, "reserve", request)
-        taken = work.reserve()
-        work.misbehave()
-        return taken
+        return Work(ctx, "reserve", request).reserve()
 
     @reserve.compensate(retry=_STUBBORN)
     def release(self, request: Order, ctx: Context) -> None:
@@ -207,10 +190,7 @@ class Parked(Saga[Order], name="parked", stale_after=_STALE):
     @step(retry=_SOON, timeout=2, undo_when="started")
     def charge(self, request: Order, ask: str, ctx: Context) -> Taken:
         """Take the money."""
-        work = Work(ctx, "charge", request)
-        taken = work.charge()
-        work.misbehave()
-        return taken
+        return Work(ctx, "charge", request).charge()
 
     @charge.compensate(retry=_STUBBORN)
     def refund(self, request: Order, ctx: Context) -> None:
@@ -224,10 +204,7 @@ class Halting(Saga[Order], name="halting", stale_after=_STALE):
     @step(retry=_SOON, timeout=2, undo_when="started")
     def charge(self, request: Order, ctx: Context) -> Taken:
         """Take the money."""
-        work = Work(ctx, "charge", request)
-        taken = work.charge()
-        work.misbehave()
-        return taken
+        return Work(ctx, "charge", request).charge()
 
     @charge.compensate(retry=Retry.constant(max_retries=2, delay=0.2))
     def refund(self, request: Order, ctx: Context) -> None:
@@ -250,10 +227,7 @@ class Asked(Saga[Order], name="asked", stale_after=_STALE):
     @step(retry=_SOON, timeout=2, undo_when="started")
     def reserve(self, request: Order, ctx: Context) -> Taken:
         """Take from stock."""
-        work = Work(ctx, "reserve", request)
-        taken = work.reserve()
-        work.misbehave()
-        return taken
+        return Work(ctx, "reserve", request).reserve()
 
     @reserve.compensate(retry=_STUBBORN)
     def release(self, request: Order, ctx: Context) -> None:
@@ -267,9 +241,7 @@ class Asked(Saga[Order], name="asked", stale_after=_STALE):
         """Take the money."""
         work = Work(ctx, "charge", request)
         work.expect(decision, request.number)
-        taken = work.charge()
-        work.misbehave()
-        return taken
+        return work.charge()
 
     @charge.compensate(retry=_STUBBORN)
     def refund(self, request: Order, ctx: Context) -> None:
@@ -283,10 +255,7 @@ class Fleet(Saga[Order], name="fleet", stale_after=_STALE):
     @step(retry=_SOON, timeout=2, undo_when="started")
     def charge(self, request: Order, ctx: Context) -> Taken:
         """Take the money."""
-        work = Work(ctx, "charge", request)
-        taken = work.charge()
-        work.misbehave()
-        return taken
+        return Work(ctx, "charge", request).charge()
 
     @charge.compensate(retry=_STUBBORN)
     def refund(self, request: Order, ctx: Context) -> None:

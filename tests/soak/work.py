@@ -87,9 +87,10 @@ class Work:
         self._dynamodb.put_item(TableName=os.environ["SOAK_EXECUTIONS"], Item=item)
 
     def reserve(self) -> Taken:
-        """Take the ordered items out of stock."""
+        """Take the ordered items out of stock, and misbehave once that is done."""
         key = self._ctx.idempotency_key
         self._stock.reserve(key, {self._order.sku: self._order.quantity})
+        self.misbehave()
         return Taken(key, self._order.quantity)
 
     def release(self) -> None:
@@ -97,9 +98,10 @@ class Work:
         self._stock.release(self._ctx.forward_key)
 
     def charge(self) -> Taken:
-        """Take the money."""
+        """Take the money, and misbehave once that is done."""
         key, amount = self._ctx.idempotency_key, Decimal(self._order.cents).scaleb(-2)
         self._ledger.capture(key, order_id=str(self._order.number), card="tok_visa", amount=amount)
+        self.misbehave()
         return Taken(key, self._order.cents)
 
     def refund(self) -> None:

@@ -22,7 +22,7 @@ from sagas.store.journal.tombstones import Tombstones
 from sagas.store.tables import StoreSettings, Tables, tables_for
 from sagas.store.types.streaks import Streaks
 from tests.support.aws import REGION, client, create_joins_table, create_tables
-from tests.support.databases import Database, database
+from tests.support.databases import Database, database, lead_nowhere
 from tests.support.dynamodb import aws
 
 SHARDS = 3
@@ -109,8 +109,7 @@ CONCURRENT = (pytest.param("dynamodb_local", marks=SLOW), pytest.param("emulator
 @pytest.fixture(params=ENGINES)
 def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
     """Every engine in turn."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
+    lead_nowhere(monkeypatch)
     with aws("memory"):
         yield database(request.param)
 

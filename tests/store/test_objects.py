@@ -18,7 +18,7 @@ from sagas.store.tables import StoreSettings, tables_for
 from tests.store.conftest import STALE_AFTER, Store, connect
 from tests.store.states import NOW, saga
 from tests.support.aws import REGION
-from tests.support.databases import Database
+from tests.support.databases import Database, lead_nowhere
 from tests.support.dynamodb import aws
 
 BUCKET = "objects-payloads"
@@ -26,8 +26,7 @@ BUCKET = "objects-payloads"
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
+    lead_nowhere(monkeypatch)
     with aws("memory"):
         yield connect(Database("memory"), "objects")
 

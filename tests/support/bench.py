@@ -265,6 +265,10 @@ class Bench:
 B = TypeVar("B", bound=Bench)
 
 
+Make = Callable[..., Bench]
+"""Makes a bench for some saga classes."""
+
+
 def deploy_functions(monkeypatch: pytest.MonkeyPatch, stack: HandmadeStack, kind: type[B], **environment: str) -> B:
     """Make a bench of that kind whose messages go through the step function, under a clock that stands still.
 

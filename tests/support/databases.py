@@ -25,6 +25,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.aws import REGION
 from tests.support.shared import shared
 
 _REPOSITORY = Path(__file__).parents[2]
@@ -58,7 +59,15 @@ class Database:
     s3_url: str | None = None
 
 
-def _free_port() -> int:
+def lead_nowhere(patch: pytest.MonkeyPatch) -> None:
+    """Set credentials and a region that lead nowhere."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        patch.setenv(name, "test")
+    patch.setenv("AWS_DEFAULT_REGION", REGION)
+
+
+def free_port() -> int:
+    """A port on 127.0.0.1 that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -100,7 +109,7 @@ def _served(name: str, command: Callable[[int], list[str]], path: str = "") -> s
         reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
         _held.append(os.open(pipe, os.O_WRONLY))
         os.set_blocking(reading, True)
-        port = _free_port()
+        port = free_port()
         process = subprocess.Popen(
             command(port),
             env={"PATH": os.environ["PATH"], "TMPDIR": str(folder)},

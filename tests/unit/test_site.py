@@ -15,9 +15,8 @@ from typing import Any
 import boto3
 import pytest
 
-from sagas import sleep, step, wait_for
+from sagas import Saga, sleep, step, wait_for
 from sagas.authoring.children import ChildrenOptions
-from sagas.authoring.saga import Saga
 from sagas.authoring.steps import Undoable
 from sagas.core.automaton import ROWS
 from sagas.core.states import ENDED, SagaStatus

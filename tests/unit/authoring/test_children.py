@@ -10,6 +10,7 @@ import pytest
 
 from sagas import DefinitionError, Exhausted, Saga, children, step
 from sagas.authoring.definition.definition import definition_of
+from tests.support.sagas import Parcel
 
 
 def made(name: str, body: dict[str, Any]) -> Any:
@@ -20,11 +21,6 @@ def made(name: str, body: dict[str, Any]) -> Any:
 @dataclass(frozen=True)
 class Basket:
     items: int
-
-
-@dataclass(frozen=True)
-class Parcel:
-    number: int
 
 
 @dataclass(frozen=True)

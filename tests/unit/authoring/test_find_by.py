@@ -10,11 +10,10 @@ from uuid import UUID
 
 import pytest
 
+from sagas import Saga, step
 from sagas.authoring.definition.definition import definition_of
 from sagas.authoring.redaction import Secret
-from sagas.authoring.saga import Saga
 from sagas.authoring.search_keys import RESERVED
-from sagas.authoring.steps import step
 from sagas.errors import DefinitionError
 
 

@@ -10,12 +10,11 @@ from typing import Any, ClassVar, TypeVar
 
 import pytest
 
-from sagas import DefinitionError, Retry, Saga, step
+from sagas import DefinitionError, Saga, step
 from sagas.authoring.definition.definition import definition_of
 from sagas.testing import run
-from tests.support.sagas import Order
+from tests.support.sagas import ONCE, Order
 
-ONCE = Retry.constant(max_retries=0, delay=0)
 Make = Callable[[], type[Any]]
 ADVICE = "executions do not share an instance; return the value as a result and take it as a parameter"
 # pyright: reportUninitializedInstanceVariable=false

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 
 import pytest
 
 from sagas import DefinitionError, Exhausted, Retry, Saga, children, sleep, step, wait_for
 from sagas.authoring.definition.definition import definition_of
+from tests.support.sagas import Order
 
 DAY = timedelta(days=1)
-
-
-@dataclass(frozen=True)
-class Order:
-    item: str
 
 
 class Parcel(Saga[Order], name="pivot-parcel"):

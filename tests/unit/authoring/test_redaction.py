@@ -8,12 +8,10 @@ from typing import Any, NamedTuple, TypedDict
 import pydantic
 import pytest
 
-from sagas import Secret
+from sagas import Saga, Secret, step
 from sagas.authoring.codec import decode, encode
 from sagas.authoring.definition.definition import definition_of
 from sagas.authoring.redaction import HIDDEN, Redaction, without
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
 from sagas.errors import DefinitionError
 
 

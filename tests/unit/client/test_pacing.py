@@ -7,17 +7,7 @@ import threading
 import pytest
 
 from sagas.client.operate.pacing import STOP_AFTER, job_reason, new_job, paced
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.time = 0.0
-
-    def now(self) -> float:
-        return self.time
-
-    def sleep(self, seconds: float) -> None:
-        self.time += seconds
+from tests.unit.client.test_batch import Clock
 
 
 def test_no_more_a_second_than_asked_for() -> None:

@@ -14,6 +14,11 @@ from functions.shop import Shop as Tables
 from sagas.testing import FakeContext
 
 TABLES = Tables("stock", "ledger", "shipments")
+ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": "testing",
+    "AWS_SECRET_ACCESS_KEY": "testing",
+    **{f"{name.upper()}_TABLE": getattr(TABLES, f"{name}_table") for name in ("stock", "ledger", "shipments")},
+}
 _KEYS = {"stock": "sku", "ledger": "payment_key", "shipments": "shipment_key"}
 
 

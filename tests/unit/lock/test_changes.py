@@ -13,12 +13,8 @@ from typing import Any
 
 import pytest
 
-from sagas.authoring.children import children
+from sagas import Exhausted, OrphanSweep, Retry, Saga, children, sleep, step, wait_for
 from sagas.authoring.definition.definition import definition_of
-from sagas.authoring.policies import Exhausted, OrphanSweep, Retry
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
-from sagas.authoring.waits import sleep, wait_for
 from sagas.errors import DefinitionError, InvalidRequest, NotFound
 from sagas.lock import content
 from sagas.lock.changes import Change, changes
@@ -103,11 +99,8 @@ class Everything(Saga[Order], name="trip"):
     def tell(self, book: int) -> None: ...
 
 
-class Final(Saga[Order], name="trip"):
+class Final(Old, name="trip"):
     """Paying is the point of no return."""
-
-    book = Old.book
-    unbook = Old.unbook
 
     @step(pivot=True)
     def pay(self, book: int) -> str:
@@ -151,16 +144,12 @@ def _sweep(prefix: str) -> OrphanSweep:
     return OrphanSweep(bucket_env="B", prefix=prefix, min_age=timedelta(days=2), every=timedelta(hours=6))
 
 
-class Sweeping(Saga[Order], name="trip", orphans=_sweep("trip/")):
-    book = Old.book
-    unbook = Old.unbook
-    pay = Old.pay
+class Sweeping(Old, name="trip", orphans=_sweep("trip/")):
+    """It owns objects."""
 
 
-class SweepingElsewhere(Saga[Order], name="trip", orphans=_sweep("trips/")):
-    book = Old.book
-    unbook = Old.unbook
-    pay = Old.pay
+class SweepingElsewhere(Old, name="trip", orphans=_sweep("trips/")):
+    """It owns objects under another prefix."""
 
 
 def compared(old: type[Saga[Any]], *new: type[Saga[Any]]) -> list[Change]:
@@ -243,10 +232,8 @@ def test_another_prefix_loses_objects() -> None:
     assert compared(Old, Sweeping) == []
 
 
-class Keyed(Saga[Order], name="trip", find_by={"item": "$.item"}, redact=["$.pay"]):
-    book = Old.book
-    unbook = Old.unbook
-    pay = Old.pay
+class Keyed(Old, name="trip", find_by={"item": "$.item"}, redact=["$.pay"]):
+    """It is found by its item, and hides a result."""
 
 
 class Child(Saga[Order], name="child"):

@@ -9,11 +9,8 @@ from typing import Any
 
 import pytest
 
-from sagas.authoring.children import children
+from sagas import Saga, children, sleep, step, wait_for
 from sagas.authoring.definition.definition import definition_of
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
-from sagas.authoring.waits import sleep, wait_for
 from sagas.core.states import StepStatus
 from sagas.errors import InvalidRequest, NotFound
 from sagas.lock.changes import Change, changes_in_flight, read_in_flight

@@ -18,7 +18,7 @@ from sagas import PermanentError
 from sagas.authoring.codec import decode
 from sagas.core.ids import child_id
 from sagas.testing import FakeContext, Outcome, run
-from tests.unit.functions.books import TABLES, Shop
+from tests.unit.functions.books import ENVIRONMENT, TABLES, Shop
 
 EVENTS = Path(__file__).parents[3] / "events"
 STOCK = {"mug-blue": 10, "tea-assam": 10}
@@ -31,9 +31,7 @@ def request_of(event: str) -> BasketRequest:
 
 @pytest.fixture
 def shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
-    given = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
-    given |= {f"{name.upper()}_TABLE": getattr(TABLES, f"{name}_table") for name in ("stock", "ledger", "shipments")}
-    for name, value in given.items():
+    for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     with mock_aws():
         yield Shop(STOCK)

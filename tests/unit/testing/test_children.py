@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 
 import pytest
 
-from sagas import Exhausted, PermanentError, Retry, Saga, children, step, wait_for
+from sagas import Exhausted, PermanentError, Saga, children, step
 from sagas.testing import run
+from tests.support.sagas import ONCE, Answered, Parcel
 
-ONCE = Retry.constant(max_retries=0, delay=0)
 LOG: list[str] = []
 
 
 @dataclass(frozen=True)
 class Basket:
     parcels: int
-
-
-@dataclass(frozen=True)
-class Parcel:
-    number: int
 
 
 class Shipment(Saga[Parcel], name="shipment"):
@@ -64,9 +58,7 @@ class GoingOn(Saga[Basket], name="going-on"):
     def shipments(self, request: Basket) -> list[Parcel]:
         return [Parcel(number) for number in range(request.parcels)]
 
-    @step
-    def close(self, shipments: list[str | None]) -> int:
-        return sum(one is not None for one in shipments)
+    close = Lenient.close
 
 
 class Parked(Saga[Basket], name="parked"):
@@ -74,8 +66,7 @@ class Parked(Saga[Basket], name="parked"):
     def shipments(self, request: Basket) -> list[Parcel]:
         return [Parcel(number) for number in range(request.parcels)]
 
-    @step
-    def close(self, shipments: list[str]) -> None: ...
+    close = Order.close
 
 
 class Reversed(Saga[Basket], name="reversed"):
@@ -83,8 +74,7 @@ class Reversed(Saga[Basket], name="reversed"):
     def shipments(self, request: Basket) -> list[Parcel]:
         return [Parcel(number) for number in range(request.parcels)]
 
-    @step(retry=ONCE)
-    def close(self, shipments: list[str]) -> None: ...
+    close = Order.close
 
 
 class Trip(Saga[Basket], name="trip"):
@@ -97,12 +87,8 @@ class Trip(Saga[Basket], name="trip"):
         return branches
 
 
-class Asked(Saga[Parcel], name="asked"):
-    answer = wait_for(str, timeout=timedelta(days=1))
-
-    @step
-    def told(self, answer: str) -> str:
-        return answer
+class Asked(Answered[Parcel], name="asked"):
+    """Waits for a person."""
 
 
 class Asking(Saga[Basket], name="asking"):

@@ -19,8 +19,9 @@ from sagas.core.text import epoch
 from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
 from sagas.testing import run
-from tests.support.aws import REGION, HandmadeStack
+from tests.support.aws import HandmadeStack
 from tests.support.bench import Bench, ManualClock, deploy_functions
+from tests.support.databases import lead_nowhere
 from tests.support.dynamodb import aws
 from tests.support.engine import Engine
 from tests.support.sagas import FAIL, LOG, REJECTED, Fatal, Order, Stubborn, Trip
@@ -42,9 +43,7 @@ CASES: list[tuple[type[Any], dict[str, BaseException]]] = [
 
 @pytest.fixture(autouse=True)
 def _aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    lead_nowhere(monkeypatch)
     FAIL.clear()
     with aws():
         yield

@@ -15,7 +15,7 @@ from functions.checkout import Capture, Checkout
 from functions.create_zip import CreateZip, CreateZipRequest
 from sagas import S3Object
 from sagas.testing import run
-from tests.unit.functions.books import TABLES, Shop, order
+from tests.unit.functions.books import ENVIRONMENT, Shop, order
 
 REGION = "eu-central-1"
 FILES = {"a.txt": b"alpha" * 1000, "dir/b.bin": bytes(range(256))}
@@ -27,9 +27,7 @@ def client(service: str) -> Any:
 
 @pytest.fixture(autouse=True)
 def _aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    given = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "ZIPS_BUCKET": "zips"}
-    given |= {f"{name.upper()}_TABLE": getattr(TABLES, f"{name}_table") for name in ("stock", "ledger", "shipments")}
-    for name, value in given.items():
+    for name, value in {**ENVIRONMENT, "ZIPS_BUCKET": "zips"}.items():
         monkeypatch.setenv(name, value)
     with mock_aws():
         for bucket in ("sources", "zips"):

@@ -15,12 +15,11 @@ from typing import Any, cast
 
 import pytest
 
-from sagas import Context, DefinitionError, InvalidRequest, PermanentError, Rejected, Retry, Saga, TimedOut, sleep, step
+from sagas import Context, DefinitionError, InvalidRequest, PermanentError, Rejected, Retry, Saga, TimedOut, step
 from sagas.core.text import epoch
 from sagas.testing import run
-from tests.support.sagas import Fatal, Order, Seat, Stubborn, Trip
+from tests.support.sagas import ONCE, Fatal, Order, Reminded, Seat, Stubborn, Trip
 
-ONCE = Retry.constant(max_retries=0, delay=0)
 SLOW = Retry.linear(max_retries=2, base_delay=3600)
 
 
@@ -339,21 +338,6 @@ def test_what_ends_after_its_timeout_has_timed_out(saga_class: Any) -> None:
 def test_time_that_code_takes_is_in_the_trail() -> None:
     audit = run(Blocking, Order("x")).audit
     assert epoch(audit[1].at) - epoch(audit[0].at) >= 0.05
-
-
-def an_hour_on(ctx: Context) -> datetime:
-    return ctx.now + timedelta(hours=1)
-
-
-class Reminded(Saga[Order]):
-    """Sleeps, and an hour more, and says when it ended."""
-
-    cooling = sleep(timedelta(days=14))
-    reminder = sleep(until=an_hour_on)
-
-    @step
-    def end(self, ctx: Context) -> datetime:
-        return ctx.now
 
 
 def test_the_sagas_clock_moves_with_what_is_skipped() -> None:
