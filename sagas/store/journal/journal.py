@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from botocore.exceptions import ClientError
@@ -312,7 +312,7 @@ class Payloads:
             raise TooLarge(f"a payload of more than {self._settings.payload_limit} bytes needs a payload bucket")
         body = payload.encode()
         key = f"{prefix_of(saga_id)}{seq}/{token}/{hashlib.sha256(body).hexdigest()[:_DIGITS]}"
-        with translated("S3"):
+        with translated("S3", resource=partial(self._uri, key)):
             self._client.put_object(
                 Bucket=self._settings.payload_bucket, Key=key, Body=body, ContentType="application/json"
             )
@@ -324,13 +324,16 @@ class Payloads:
 
     def get_within(self, key: str, most: int | None = None) -> tuple[str | None, int]:
         """Return the payload stored under ``key``, and its size. A payload of more than ``most`` bytes is ``None``."""
-        with translated("S3"):
+        with translated("S3", resource=partial(self._uri, key)):
             answer = self._client.get_object(Bucket=self._settings.payload_bucket, Key=key)
             size, body = int(answer["ContentLength"]), answer["Body"]
             if most is not None and size > most:
                 body.close()
                 return None, size
             return body.read().decode(errors="replace"), size  # a changed payload may not be UTF-8
+
+    def _uri(self, key: str) -> str:
+        return f"s3://{self._settings.payload_bucket}/{key}"
 
     def delete_all(self, saga_id: str) -> None:
         """Delete all payloads of a saga, including those that no entry names."""
