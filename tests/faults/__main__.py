@@ -1,8 +1,4 @@
-"""``python -m tests.faults [PART...]``: disturb every request of every scenario, and print the figures.
-
-``python -m tests.faults cover`` computes what the gate runs of the scenarios and stories, in some minutes; ``table``
-prints who catches which rule there.
-"""
+"""``python -m tests.faults [PART...]``: disturb every request of every scenario, and print the figures."""
 
 from __future__ import annotations
 
@@ -15,10 +11,9 @@ from typing import Any
 
 from sagas.testing.faults import DEATHS, DELAYS, LOST_ANSWERS, Fault
 from tests.faults.answering import AT_ONCE, LOSING, behind, beside_moto, scarce
-from tests.faults.cover import Computation, table
+from tests.faults.catching import EVERY_RULE, notices
 from tests.faults.explore import explore, replay
-from tests.faults.gate import FILE, SHORT, catch, cover
-from tests.faults.scenarios import EVERY, FAMILIES
+from tests.faults.scenarios import EVERY, FAMILIES, SHORT
 from tests.faults.world import CrashWorld, world
 
 
@@ -73,17 +68,17 @@ def _prove(one: CrashWorld, part: Part) -> bool:
             one, part.names, faults=part.faults, bounds=part.bounds, at_once=part.at_once, sample=part.sample
         )
     _tell(f"{part.title:<36}{figures}, {time.monotonic() - began:.0f} s")
-    for name, trial in figures.violations[:20]:
-        _tell(f"  {name}: {trial}")
+    for sentence in figures.violations[:20]:
+        _tell(f"  {sentence}")
     return not figures.violations
 
 
 def _rules(one: CrashWorld) -> bool:
-    catches = [(rule, name, plan) for rule, caught in cover().rules.items() for name, plan in caught.scenarios.items()]
-    silent = [f"{rule} in {name}" for rule, name, plan in catches if catch(one, rule, name, plan) is None]
+    catches = [(rule, catcher) for rule in EVERY_RULE.values() for catcher in rule.caught]
+    silent = [f"{rule.text}: {catcher}" for rule, catcher in catches if not notices(one, rule, catcher)]
     _tell(f"{'rules switched off':<36}{len(catches)} times, of which {len(catches) - len(silent)} are missed")
-    for rule in silent:
-        _tell(f"  nothing tells that this is off: {rule}")
+    for sentence in silent:
+        _tell(f"  nothing tells that this is off: {sentence}")
     return not silent
 
 
@@ -103,30 +98,18 @@ def _moto(one: CrashWorld) -> bool:
     return not wrong
 
 
-def _cover(one: CrashWorld) -> bool:
-    """Write the cover anew, beginning with what it was."""
-    FILE.write_text(Computation(one, cover(), _tell).cover().text())
-    return True
-
-
-def _table(one: CrashWorld) -> bool:
-    _tell(table(cover()))
-    return True
-
-
 _OTHERS: dict[str, Callable[[CrashWorld], bool]] = {"rules": _rules, "moto": _moto}
-_COMMANDS: dict[str, Callable[[CrashWorld], bool]] = {"cover": _cover, "table": _table}
 
 
 def _all(names: Sequence[str]) -> Iterator[bool]:
     with world() as one:
         for name in names or (*PARTS, *_OTHERS):
-            other = (_OTHERS | _COMMANDS).get(name)
+            other = _OTHERS.get(name)
             yield other(one) if other else _prove(one, PARTS[name])
 
 
 if __name__ == "__main__":
-    known = (*PARTS, *_OTHERS, *_COMMANDS)
+    known = (*PARTS, *_OTHERS)
     unknown = [name for name in sys.argv[1:] if name not in known]
     if unknown:
         sys.exit(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")

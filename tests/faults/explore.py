@@ -22,7 +22,7 @@ class Figures:
 
     scenarios: int = 0
     runs: int = 0
-    violations: list[tuple[str, Trial]] = field(default_factory=list[tuple[str, Trial]])
+    violations: list[str] = field(default_factory=list[str])
 
     def __str__(self) -> str:
         return f"{self.scenarios} scenarios, {self.runs} runs, {len(self.violations)} violations"
@@ -56,7 +56,7 @@ def explore(
         for trial in crash_points(played, world.wire, faults=faults, bounds=bounds, at_once=at_once, sample=sample):
             figures.runs += 1
             if trial.error is not None:
-                figures.violations.append((name, trial))
+                figures.violations.append(f"{name}: {trial}")
                 if stop:
                     return figures
     return figures

@@ -22,10 +22,11 @@ from sagas.store.control.control import ControlItems
 from sagas.store.control.mapping import purge_at
 from sagas.store.joins import FORWARD, NEVER, ChildOutcome, Tally
 from sagas.store.tables import StoreSettings
-from tests.faults.rules import Rule, rules_in, within
+from sagas.testing.faults import Fault, Point
+from tests.faults.rules import Life, Orders, Rules, within
 
-FAMILY_RULES: dict[str, Rule] = {}
-_rule = rules_in(FAMILY_RULES)
+FAMILY_RULES = Rules()
+_rule = FAMILY_RULES.rule
 _children, _purger = cast("Any", Children), cast("Any", Purger)
 
 
@@ -33,13 +34,13 @@ def _nothing(*given: Any, **more: Any) -> None:
     return None
 
 
-@_rule("the outcome of a children step waits out an outage")
+@_rule("the outcome of a children step waits out an outage", Life("two_children", Point(17, Fault.OUTAGE)))
 def _children_cannot_be_committed_late() -> Generator[None]:
     with patch.object(ChildrenStarted, "reports", None):
         yield
 
 
-@_rule("a child whose parent waits for its end is not settled")
+@_rule("a child whose parent waits for its end is not settled", Life("a_child_that_waits_for_an_operator"))
 def _any_child_is_settled() -> Generator[None]:
     def settle(
         self: Any, name: str, saga_id: str, reason: str, action: str, steps: tuple[str, ...], actor: str
@@ -50,7 +51,7 @@ def _any_child_is_settled() -> Generator[None]:
         yield
 
 
-@_rule("a child's end and its join are one transaction")
+@_rule("a child's end and its join are one transaction", Life("two_children, chained", Point(37, Fault.DIES_AFTER)))
 def _joins_apart_from_the_end() -> Generator[None]:
     def apart(self: Any, writes: list[Any], joins: list[Any]) -> None:
         for transaction in (writes, joins):
@@ -61,7 +62,7 @@ def _joins_apart_from_the_end() -> Generator[None]:
         yield
 
 
-@_rule("whatever commit ends a child, it joins")
+@_rule("whatever commit ends a child, it joins", Life("a_failed_child_is_tolerated"))
 def _plain_commits_do_not_join() -> Generator[None]:
     def no_writes(*given: Any) -> list[Any]:
         return []
@@ -70,7 +71,7 @@ def _plain_commits_do_not_join() -> Generator[None]:
         yield
 
 
-@_rule("an outcome is written once")
+@_rule("an outcome is written once", Life("cancelled_before_the_children_are_started", Point(41, Fault.REPEATED)))
 def _outcomes_counted_again() -> Generator[None]:
     writes = cast("Any", joins)._writes
 
@@ -83,13 +84,16 @@ def _outcomes_counted_again() -> Generator[None]:
         yield
 
 
-@_rule("an interrupted start is continued")
+@_rule("an interrupted start is continued", Life("cancelled_before_the_children_are_started", Point(27, Fault.LATE, 7)))
 def _starts_are_not_continued() -> Generator[None]:
     with patch.object(Children, "_continue", _nothing):
         yield
 
 
-@_rule("what may still be started is decided never to start")
+@_rule(
+    "what may still be started is decided never to start",
+    Life("children_one_after_the_other", Point(21, Fault.LATE, 3)),
+)
 def _closing_fences_no_start() -> Generator[None]:
     closed = _children._closed
 
@@ -104,7 +108,7 @@ def _closing_fences_no_start() -> Generator[None]:
         yield
 
 
-@_rule("a parent goes on when all its children are undone")
+@_rule("a parent goes on when all its children are undone", Life("children_undone_one_after_the_other"))
 def _undoing_ends_early() -> Generator[None]:
     def all_of_them(self: Tally, number: int) -> int:
         return self.standing
@@ -113,7 +117,7 @@ def _undoing_ends_early() -> Generator[None]:
         yield
 
 
-@_rule("an order is obeyed once")
+@_rule("an order is obeyed once", Life("a_child_settled_by_hand"))
 def _orders_are_obeyed_again() -> Generator[None]:
     def kept(state: SagaState) -> Any:
         return state.order
@@ -122,7 +126,10 @@ def _orders_are_obeyed_again() -> Generator[None]:
         yield
 
 
-@_rule("the supervisor looks after those that wait for children")
+@_rule(
+    "the supervisor looks after those that wait for children",
+    Life("cancelled_before_the_children_are_started", Point(30, Fault.DIES_AFTER)),
+)
 def _nobody_looks_after_parents() -> Generator[None]:
     def left_alone(self: Any, state: SagaState, found: Any) -> bool:
         return state.joins
@@ -131,13 +138,16 @@ def _nobody_looks_after_parents() -> Generator[None]:
         yield
 
 
-@_rule("a tree is purged as one")
+@_rule("a tree is purged as one", Life("a_cancelled_family_is_purged_by_an_operator"))
 def _purges_leave_the_children() -> Generator[None]:
     with patch.object(Purger, "_end_children", _nothing):
         yield
 
 
-@_rule("the purge of a tree ends when no start of it can be at work")
+@_rule(
+    "the purge of a tree ends when no start of it can be at work",
+    Life("a_cancelled_family_is_purged_by_an_operator", Point(34, Fault.PAUSES, 8)),
+)
 def _purges_ignore_starts_of_children() -> Generator[None]:
     def hasty(state: SagaState, settings: StoreSettings) -> float:
         steps = tuple(replace(step, fan_out=FanOut()) for step in state.steps)
@@ -147,13 +157,19 @@ def _purges_ignore_starts_of_children() -> Generator[None]:
         yield
 
 
-@_rule("what needs a person is kept, and so is its parent")
+@_rule(
+    "what needs a person is kept, and so is its parent",
+    Life("a_cancelled_family_is_purged_by_an_operator", Point(49, Fault.DIES_AFTER)),
+)
 def _purges_take_the_needy() -> Generator[None]:
     with patch.object(Purger, "_needy", _nothing):
         yield
 
 
-@_rule("of those that see that all are over, one takes the lease")
+@_rule(
+    "of those that see that all are over, one takes the lease",
+    Life("two_children, chained", Point(55, Fault.PAUSES, 1)),
+)
 def _two_looks_end_the_children() -> Generator[None]:
     claim = ControlItems.claim
 
@@ -171,7 +187,7 @@ def _two_looks_end_the_children() -> Generator[None]:
         yield
 
 
-@_rule("a step is undone when all that was handed out is over")
+@_rule("a step is undone when all that was handed out is over", Orders("chained: two children and a cancel"))
 def _closing_ends_early() -> Generator[None]:
     tally = cast("Any", joins.Joins).tally
 

@@ -12,13 +12,17 @@ from sagas.core.states import Polling, SagaState
 from sagas.core.text import iso
 from sagas.engine.attempt import failures
 from sagas.store.control.control import ControlItems
-from tests.faults.rules import Rule, rules_in
+from sagas.testing.faults import Fault, Point
+from tests.faults.rules import Life, Rules
 
-PAUSE_RULES: dict[str, Rule] = {}
-_rule = rules_in(PAUSE_RULES)
+PAUSE_RULES = Rules()
+_rule = PAUSE_RULES.rule
 
 
-@_rule("an accepted cancel brings back what a pause parks")
+@_rule(
+    "an accepted cancel brings back what a pause parks",
+    Life("cancelled_while_a_pause_parks_it", Point(11, Fault.LATE, 2)),
+)
 def _cancels_leave_parked_what_they_meet() -> Generator[None]:
     request_cancel = ControlItems.request_cancel
 
@@ -37,7 +41,7 @@ def _cancels_leave_parked_what_they_meet() -> Generator[None]:
         yield
 
 
-@_rule("patience counts no time for which nobody can look")
+@_rule("patience counts no time for which nobody can look", Life("paused_for_longer_than_a_step_has_patience"))
 def _patience_runs_on_in_a_pause() -> Generator[None]:
     def nothing(*given: Any) -> float:
         return 0.0
@@ -46,7 +50,10 @@ def _patience_runs_on_in_a_pause() -> Generator[None]:
         yield
 
 
-@_rule("patience counts no time for which nobody can look, whatever was journaled meanwhile")
+@_rule(
+    "patience counts no time for which nobody can look, whatever was journaled meanwhile",
+    Life("paused_for_longer_than_a_step_has_patience", Point(30, Fault.LATE, 6)),
+)
 def _lateness_is_counted_from_the_last_commit() -> Generator[None]:
     held_up = failures._held_up  # pyright: ignore[reportPrivateUsage]
 

@@ -18,10 +18,11 @@ from sagas.core.rules import Plan, forward
 from sagas.core.states import Cancel, SagaState, StepStatus
 from sagas.engine import children
 from sagas.store.control.control import ControlItems
-from tests.faults.rules import Rule, rules_in
+from sagas.testing.faults import Fault, Point
+from tests.faults.rules import Life, Orders, Rules
 
-PIVOT_RULES: dict[str, Rule] = {}
-_rule = rules_in(PIVOT_RULES)
+PIVOT_RULES = Rules()
+_rule = PIVOT_RULES.rule
 
 
 def _plain(state: SagaState) -> SagaState:
@@ -64,7 +65,7 @@ def _in_place(name: str, other: Callable[..., Any]) -> Generator[None]:
         yield
 
 
-@_rule("17: a cancel is refused")
+@_rule("17: a cancel is refused", Life("pivot_then_exhausted_and_retried, chained", Point(29, Fault.LATE, 3)))
 def _pivots_take_cancels() -> Generator[None]:
     request = ControlItems.request_cancel
 
@@ -75,7 +76,7 @@ def _pivots_take_cancels() -> Generator[None]:
         yield
 
 
-@_rule("17: no cancel is written behind it that was decided before")
+@_rule("17: no cancel is written behind it that was decided before", Orders("chained: a pivot and a cancel"))
 def _pivots_overlook_late_cancels() -> Generator[None]:
     request = ControlItems.request_cancel
 
@@ -86,13 +87,17 @@ def _pivots_overlook_late_cancels() -> Generator[None]:
         yield
 
 
-@_rule("17: a cancel that was accepted before comes to nothing")
+@_rule(
+    "17: a cancel that was accepted before comes to nothing",
+    Life("pivot_last_and_cancelled_during, chained"),
+    Orders("chained: a pivot and a cancel"),
+)
 def _pivots_obey_earlier_cancels() -> Generator[None]:
     with _rows_blind(ev.CancelRequested):
         yield
 
 
-@_rule("17: the deadline undoes nothing")
+@_rule("17: the deadline undoes nothing", Life("pivot_then_overdue"))
 def _pivots_obey_deadlines() -> Generator[None]:
     def turned(plan: Plan, state: SagaState, fact: ev.SagaTimedOut, now: float) -> Decision:
         asked = structs.replace(_plain(state), cancel=Cancel(now, ev.DEADLINE))
@@ -104,7 +109,7 @@ def _pivots_obey_deadlines() -> Generator[None]:
         yield
 
 
-@_rule("17: it is told that the deadline has passed")
+@_rule("17: it is told that the deadline has passed", Life("pivot_then_overdue"))
 def _pivots_hide_deadlines() -> Generator[None]:
     owed = rules.owed_by_time
 
@@ -115,7 +120,11 @@ def _pivots_hide_deadlines() -> Generator[None]:
         yield
 
 
-@_rule("17: what fails for good behind it waits for an operator")
+@_rule(
+    "17: what fails for good behind it waits for an operator",
+    Life("pivot_in_doubt_and_undone_by_force"),
+    Orders("a pivot, a step that is refused and a cancel"),
+)
 def _pivots_let_failures_undo() -> Generator[None]:
     policy = rules.exhausted_policy
 
@@ -126,7 +135,7 @@ def _pivots_let_failures_undo() -> Generator[None]:
         yield
 
 
-@_rule("17: what is given up behind it waits for an operator")
+@_rule("17: what is given up behind it waits for an operator", Life("pivot_then_messages_lost_beyond_patience"))
 def _pivots_let_recovery_undo() -> Generator[None]:
     next_fact = rules.next_fact
 
@@ -137,7 +146,10 @@ def _pivots_let_recovery_undo() -> Generator[None]:
         yield
 
 
-@_rule("17: one in doubt counts as completed")
+@_rule(
+    "17: one in doubt counts as completed",
+    Life("pivot_last_and_cancelled_during, chained", Point(13, Fault.DIES_BEFORE)),
+)
 def _pivots_in_doubt_do_not_count() -> Generator[None]:
     def completed(state: SagaState) -> str:
         return next((one.name for one in state.steps if one.pivot and one.status is StepStatus.COMPLETED), "")
@@ -146,13 +158,13 @@ def _pivots_in_doubt_do_not_count() -> Generator[None]:
         yield
 
 
-@_rule("17: an operator says that it is meant")
+@_rule("17: an operator says that it is meant", Life("pivot_then_undone_by_force_while_it_waits"))
 def _pivots_take_any_compensation() -> Generator[None]:
     with _rows_blind(CompensateArrived):
         yield
 
 
-@_rule("17: no parent has a child undone")
+@_rule("17: no parent has a child undone", Life("pivot_of_a_child_undone_by_force"))
 def _pivots_obey_parents() -> Generator[None]:
     order, already = rules.order_to_obey, cast("Any", children)._undone_already
 

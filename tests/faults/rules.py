@@ -35,37 +35,64 @@ from sagas.store.journal.entries import Entry
 from sagas.store.journal.journal import Journal
 from sagas.store.journal.tombstones import Tombstones
 from sagas.store.types.blueprints import BlueprintItems
+from sagas.testing.faults import Fault, Point
 
 Off = Callable[[], AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True, slots=True)
+class Life:
+    """The run of a scenario that goes wrong without a rule. ``point``: what disturbs it, if anything has to."""
+
+    scenario: str
+    point: Point | None = None
+
+    @property
+    def plans(self) -> list[tuple[Point, ...]]:
+        """What is replayed: the run that nothing disturbs, too, since others are compared with it."""
+        return [(), (self.point,)] if self.point else [()]
+
+    def __str__(self) -> str:
+        return f"scenario {self.scenario}, {self.point or 'nothing disturbed'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """A story that goes wrong without a rule in some order of its requests."""
+
+    story: str
+
+    def __str__(self) -> str:
+        return f"story {self.story}"
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
-    """What the protocol asks for, and how to do without it."""
+    """What the protocol asks for, how to do without it, and what catches that."""
 
     text: str
     off: Off
+    caught: tuple[Life | Orders, ...]
 
 
 Switch = Callable[[], Generator[None]]
 
 
-def rules_in(known: dict[str, Rule]) -> Callable[[str], Callable[[Switch], Switch]]:
-    """Return a decorator that adds a rule, given its text, to those that are known; what it decorates switches the rule
-    off."""
+class Rules(dict[str, Rule]):
+    """Those of one kind, by the names of the functions that switch them off."""
 
-    def rule(text: str) -> Callable[[Switch], Switch]:
+    def rule(self, text: str, *caught: Life | Orders) -> Callable[[Switch], Switch]:
+        """Add a rule, which the function that is decorated switches off; see :class:`Rule`."""
+
         def add(off: Switch) -> Switch:
-            known[off.__name__.strip("_")] = Rule(text, contextmanager(off))
+            self[off.__name__.strip("_")] = Rule(text, contextmanager(off), caught)
             return off
 
         return add
 
-    return rule
 
-
-RULES: dict[str, Rule] = {}
-_rule = rules_in(RULES)
+RULES = Rules()
+_rule = RULES.rule
 _control, _journal = cast("Any", ControlItems), cast("Any", Journal)
 
 
@@ -107,7 +134,7 @@ def _no_cancel(condition: str, before: SagaState, after: SagaState) -> str:
     return f"{condition} AND attribute_not_exists(#cancel_requested_at)" if ignoring else condition
 
 
-@_rule("15: the head is of the entry in the slot")
+@_rule("15: the head is of the entry in the slot", Life("happy", Point(10, Fault.DIES_AFTER)))
 def _heads_of_ones_own_entries() -> Generator[None]:
     proven = cast("Any", committer)._proven
 
@@ -118,13 +145,15 @@ def _heads_of_ones_own_entries() -> Generator[None]:
         yield
 
 
-@_rule("2: entries are write-once")
+@_rule("2: entries are write-once", Life("short_lease_undone", Point(19, Fault.DIES_BEFORE)))
 def _entries_overwrite() -> Generator[None]:
     with patch.object(Journal, "vacant", _ANY_SLOT):
         yield
 
 
-@_rule("1, 3: only a lease holder commits, and only the open slot")
+@_rule(
+    "1, 3: only a lease holder commits, and only the open slot", Life("short_lease, chained", Point(12, Fault.LATE, 5))
+)
 def _commit_without_token_and_seq() -> Generator[None]:
     def mine(self: Any, before: SagaState, after: SagaState) -> str:
         return _no_cancel("attribute_exists(#token)", before, after)
@@ -142,7 +171,7 @@ def _commit_without_token() -> Generator[None]:
         yield
 
 
-@_rule("3: the pointer moves over the open slot only")
+@_rule("3: the pointer moves over the open slot only", Orders("a lost answer, undone"))
 def _commit_without_seq() -> Generator[None]:
     def mine(self: Any, before: SagaState, after: SagaState) -> str:
         return _no_cancel("#token = :seen_token", before, after)
@@ -151,7 +180,7 @@ def _commit_without_seq() -> Generator[None]:
         yield
 
 
-@_rule("1: who journals takes the lease first")
+@_rule("1: who journals takes the lease first", Orders("a supervisor and a death"))
 def _operations_without_lease() -> Generator[None]:
     def unclaimed(state: SagaState, lease: Any) -> SagaState:
         return state
@@ -175,7 +204,7 @@ def _takeover_keeps_the_token() -> Generator[None]:
         yield
 
 
-@_rule("4: a takeover fences first")
+@_rule("4: a takeover fences first", Life("happy", Point(9, Fault.DIES_AFTER)))
 def _takeover_without_fence() -> Generator[None]:
     def no_fence(plan: Any, state: SagaState, now: float) -> ev.Fact:
         return ev.SagaRecovered(stall=False)
@@ -184,13 +213,13 @@ def _takeover_without_fence() -> Generator[None]:
         yield
 
 
-@_rule("5: undoing waits")
+@_rule("5: undoing waits", Life("short_lease, chained", Point(11, Fault.PAUSES, 3)))
 def _undoing_does_not_wait() -> Generator[None]:
     with _in_place("waits", _no):
         yield
 
 
-@_rule("6: attempts are counted at the claim")
+@_rule("6: attempts are counted at the claim", Life("happy", Point(9, Fault.DIES_AFTER)))
 def _attempts_not_counted() -> Generator[None]:
     claim = _control._claim
 
@@ -202,7 +231,7 @@ def _attempts_not_counted() -> Generator[None]:
         yield
 
 
-@_rule("7: no update creates an item")
+@_rule("7: no update creates an item", Orders("a lost item and a cancel"))
 def _items_created_by_updates() -> Generator[None]:
     request = _control.request_cancel
 
@@ -219,7 +248,7 @@ def _items_created_by_updates() -> Generator[None]:
         yield
 
 
-@_rule("8: a stale message runs nothing")
+@_rule("8: a stale message runs nothing", Orders("chained: two workers"))
 def _stale_messages_run() -> Generator[None]:
     claim = _control.claim_step
 
@@ -231,7 +260,7 @@ def _stale_messages_run() -> Generator[None]:
         yield
 
 
-@_rule("9: what stalls is recovered")
+@_rule("9: what stalls is recovered", Life("message_lost"))
 def _nobody_recovers() -> Generator[None]:
     def idle(self: Any, *given: Any) -> RecoveryReport:
         return RecoveryReport()
@@ -240,7 +269,7 @@ def _nobody_recovers() -> Generator[None]:
         yield
 
 
-@_rule("14: what was handed out is handed out again")
+@_rule("14: what was handed out is handed out again", Life("messages_lost_beyond_patience, chained"))
 def _handed_out_for_good() -> Generator[None]:
     def busy(self: Any, queue: str, run: Any) -> bool:
         return False
@@ -249,7 +278,7 @@ def _handed_out_for_good() -> Generator[None]:
         yield
 
 
-@_rule("10: own claims are recognised")
+@_rule("10: own claims are recognised", Life("happy", Point(8, Fault.REPEATED)))
 def _own_claims_not_recognised() -> Generator[None]:
     def nobodys(self: Any, refused: Any, lease: Any) -> None:
         return None
@@ -258,7 +287,7 @@ def _own_claims_not_recognised() -> Generator[None]:
         yield
 
 
-@_rule("10: own commits are recognised")
+@_rule("10: own commits are recognised", Life("happy", Point(11, Fault.REPEATED)))
 def _own_commits_not_recognised() -> Generator[None]:
     def never(item: Any, before: SagaState, moved: int = 1) -> bool:
         return False
@@ -267,7 +296,7 @@ def _own_commits_not_recognised() -> Generator[None]:
         yield
 
 
-@_rule("2, 10: own entries are recognised")
+@_rule("2, 10: own entries are recognised", Life("happy", Point(6, Fault.DIES_AFTER)))
 def _own_entries_not_recognised() -> Generator[None]:
     occupant = _journal.occupant
 
@@ -281,7 +310,7 @@ def _own_entries_not_recognised() -> Generator[None]:
         yield
 
 
-@_rule("2: a predecessor's entry is adopted")
+@_rule("2: a predecessor's entry is adopted", Life("happy", Point(5, Fault.DIES_AFTER)))
 def _entries_not_adopted() -> Generator[None]:
     def put(self: Any, entry: Entry) -> Entry:
         with suppress(Refused):
@@ -292,13 +321,13 @@ def _entries_not_adopted() -> Generator[None]:
         yield
 
 
-@_rule("11: in doubt is never silent")
+@_rule("11: in doubt is never silent", Life("short_lease, chained", Point(11, Fault.PAUSES, 3)))
 def _doubt_is_silent() -> Generator[None]:
     with patch.object(SagaState, "in_doubt", property(lambda state: ())):
         yield
 
 
-@_rule("10: a lost answer is no success")
+@_rule("10: a lost answer is no success", Life("happy", Point(5, Fault.NOT_SENT)))
 def _lost_answers_count_as_success() -> Generator[None]:
     put = _journal.put
 
@@ -312,7 +341,10 @@ def _lost_answers_count_as_success() -> Generator[None]:
         yield
 
 
-@_rule("5: a takeover remembers until when its predecessor may act")
+@_rule(
+    "5: a takeover remembers until when its predecessor may act",
+    Life("short_lease, chained", Point(11, Fault.PAUSES, 3)),
+)
 def _takeover_forgets_the_deadline() -> Generator[None]:
     taken = cast("Any", arrivals)._taken_over
 
@@ -324,7 +356,7 @@ def _takeover_forgets_the_deadline() -> Generator[None]:
         yield
 
 
-@_rule("12: the last entry tells the truth")
+@_rule("12: the last entry tells the truth", Life("happy", Point(17, Fault.PAUSES, 4)))
 def _the_end_in_two_writes() -> Generator[None]:
     def finish(self: Any, entry: Entry, before: SagaState, after: SagaState, stale: float, journal: Journal) -> None:
         if journal.put(entry) is not entry:
@@ -335,7 +367,7 @@ def _the_end_in_two_writes() -> Generator[None]:
         yield
 
 
-@_rule("an accepted cancel never ends COMPLETED")
+@_rule("an accepted cancel never ends COMPLETED", Life("happy", Point(16, Fault.PAUSES, 3)))
 def _commit_ignores_the_cancel() -> Generator[None]:
     def mine(self: Any, before: SagaState, after: SagaState) -> str:
         return "#token = :seen_token AND #seq = :seen_seq"
@@ -344,7 +376,7 @@ def _commit_ignores_the_cancel() -> Generator[None]:
         yield
 
 
-@_rule("a signal that was accepted is taken")
+@_rule("a signal that was accepted is taken", Orders("a signal"))
 def _signals_are_overlooked() -> Generator[None]:
     whole = _control._mine
 
@@ -355,7 +387,7 @@ def _signals_are_overlooked() -> Generator[None]:
         yield
 
 
-@_rule("12: no entry says that a wait was in vain for which a signal was accepted")
+@_rule("12: no entry says that a wait was in vain for which a signal was accepted", Orders("a signal"))
 def _the_timeout_in_two_writes() -> Generator[None]:
     whole = ControlItems.finish
 
@@ -385,19 +417,19 @@ def _no(*given: Any) -> bool:
     return False
 
 
-@_rule("6: there is an end to retries")
+@_rule("6: there is an end to retries", Life("failed_settled_and_undone_after_all, chained"))
 def _retries_without_end() -> Generator[None]:
     with _in_place("out_of_budget", _no):
         yield
 
 
-@_rule("6: there is an end to retries of an undo")
+@_rule("6: there is an end to retries of an undo", Life("undo_fails", Point(32, Fault.DIES_BEFORE)))
 def _retries_of_undos_without_end() -> Generator[None]:
     with _in_place("undo_out_of_budget", _no):
         yield
 
 
-@_rule("8: a stale message revives nothing")
+@_rule("8: a stale message revives nothing", Orders("dead letters redriven, an echo"))
 def _any_message_revives() -> Generator[None]:
     def revived(state: SagaState, event: MessageArrived) -> Decision:
         return Decision(structs.replace(state, lease=event.lease, token=state.token + 1), Write(ev.SagaRetried()))
@@ -406,7 +438,7 @@ def _any_message_revives() -> Generator[None]:
         yield
 
 
-@_rule("9: what stalls while it is undone is given up")
+@_rule("9: what stalls while it is undone is given up", Orders("losses beyond patience, undone"))
 def _undoing_is_never_given_up() -> Generator[None]:
     next_fact = rules.next_fact
 
@@ -418,7 +450,7 @@ def _undoing_is_never_given_up() -> Generator[None]:
         yield
 
 
-@_rule("9: only a queue that has handled what was sent later shows a loss")
+@_rule("9: only a queue that has handled what was sent later shows a loss", Life("a_function_that_cannot_run, chained"))
 def _silence_is_a_stall() -> Generator[None]:
     backlog = StepQueues.backlog
 
@@ -430,7 +462,11 @@ def _silence_is_a_stall() -> Generator[None]:
         yield
 
 
-@_rule("9: what was given up and then undone is COMPENSATED")
+@_rule(
+    "9: what was given up and then undone is COMPENSATED",
+    Life("messages_of_an_undo_lost_beyond_patience", Point(13, Fault.DIES_BEFORE)),
+    Orders("losses beyond patience"),
+)
 def _given_up_is_failed() -> Generator[None]:
     next_undo = rules.next_undo
 
@@ -443,7 +479,7 @@ def _given_up_is_failed() -> Generator[None]:
         yield
 
 
-@_rule("11: what was lost is remembered")
+@_rule("11: what was lost is remembered", Life("short_lease, chained", Point(11, Fault.PAUSES, 3)))
 def _losses_are_forgotten() -> Generator[None]:
     with_step = SagaState.with_step
 
@@ -454,13 +490,13 @@ def _losses_are_forgotten() -> Generator[None]:
         yield
 
 
-@_rule("what completed is undone")
+@_rule("what completed is undone", Life("rejected"))
 def _nothing_is_undone() -> Generator[None]:
     with _in_place("undoable", _no):
         yield
 
 
-@_rule("13: what was purged never runs again")
+@_rule("13: what was purged never runs again", Life("purged_by_an_operator, chained"))
 def _starts_ignore_tombstones() -> Generator[None]:
     found = cast("Any", Starter)._found
 
@@ -473,7 +509,7 @@ def _starts_ignore_tombstones() -> Generator[None]:
         yield
 
 
-@_rule("13: what has a second entry does not start again")
+@_rule("13: what has a second entry does not start again", Life("purged_by_an_operator, chained"))
 def _starts_ignore_the_journal() -> Generator[None]:
     def nothing(self: Any, saga_id: str) -> None:
         return None
@@ -482,7 +518,7 @@ def _starts_ignore_the_journal() -> Generator[None]:
         yield
 
 
-@_rule("13: the control item goes last")
+@_rule("13: the control item goes last", Life("purged_by_an_operator, chained", Point(21, Fault.DIES_BEFORE)))
 def _the_control_item_goes_first() -> Generator[None]:
     def end(self: Any, claimed: SagaState, purge: Any) -> None:
         self.control.delete(claimed)
@@ -492,7 +528,7 @@ def _the_control_item_goes_first() -> Generator[None]:
         yield
 
 
-@_rule("13: the tombstone comes first")
+@_rule("13: the tombstone comes first", Life("purged_by_an_operator, chained", Point(19, Fault.NO_ANSWER)))
 def _entries_go_before_the_tombstone() -> Generator[None]:
     clear = Tombstones.clear
 
@@ -505,7 +541,7 @@ def _entries_go_before_the_tombstone() -> Generator[None]:
         yield
 
 
-@_rule("13: a purge takes the lease for good")
+@_rule("13: a purge takes the lease for good", Life("failed_settled_and_purged"))
 def _purges_take_no_lease() -> Generator[None]:
     def unclaimed(self: Any, state: SagaState, purge: Any) -> SagaState:
         return state
@@ -519,7 +555,9 @@ def _purges_take_no_lease() -> Generator[None]:
         yield
 
 
-@_rule("16: only the nonce proves a claim")
+@_rule(
+    "16: only the nonce proves a claim", Life("cancel_during_a_step_in_the_middle, chained", Point(20, Fault.NO_ANSWER))
+)
 def _claims_not_checked_by_nonce() -> Generator[None]:
     commit_and_claim = _control.commit_and_claim
 
@@ -531,7 +569,7 @@ def _claims_not_checked_by_nonce() -> Generator[None]:
         yield
 
 
-@_rule("16: no chain goes on after a cancel")
+@_rule("16: no chain goes on after a cancel", Orders("chained: a cancel"))
 def _chains_ignore_the_cancel() -> Generator[None]:
     def unminding(self: Any, before: SagaState, after: SagaState) -> str:
         return "#token = :seen_token AND #seq = :seen_seq"
@@ -540,7 +578,7 @@ def _chains_ignore_the_cancel() -> Generator[None]:
         yield
 
 
-@_rule("16: a chain goes on while there is time")
+@_rule("16: a chain goes on while there is time", Life("steps_take_their_time, chained"))
 def _chains_ignore_the_time() -> Generator[None]:
     onward = cast("Any", Attempt)._onward
 
@@ -557,7 +595,10 @@ def _chains_ignore_the_time() -> Generator[None]:
         yield
 
 
-@_rule("16: a chain's attempts are counted at the claim")
+@_rule(
+    "16: a chain's attempts are counted at the claim",
+    Life("type_changed_and_back, chained", Point(19, Fault.PAUSES, 3)),
+)
 def _chained_attempts_not_counted() -> Generator[None]:
     def uncounted(before: SagaState, decision: Decision, lease: Any) -> Decision:
         claimed = arrivals.claimed_next(before, decision, lease)
@@ -570,7 +611,7 @@ def _chained_attempts_not_counted() -> Generator[None]:
         yield
 
 
-@_rule("18: code that does not fit does not run")
+@_rule("18: code that does not fit does not run", Life("code_gone_between_two_looks_and_back"))
 def _misfits_run() -> Generator[None]:
     def fits(plan: Plan, state: SagaState, now: float) -> None:
         return None
@@ -579,7 +620,7 @@ def _misfits_run() -> Generator[None]:
         yield
 
 
-@_rule("18: what does not fit is owed once no release is awaited")
+@_rule("18: what does not fit is owed once no release is awaited", Life("code_gone_between_two_looks_and_back"))
 def _misfits_are_not_owed() -> Generator[None]:
     def nothing(plan: Plan, state: SagaState, now: float) -> None:
         return None
@@ -588,13 +629,13 @@ def _misfits_are_not_owed() -> Generator[None]:
         yield
 
 
-@_rule("18: what does not fit waits for a release first")
+@_rule("18: what does not fit waits for a release first", Life("a_release_comes_and_goes"))
 def _no_release_is_awaited() -> Generator[None]:
     with _in_place("settles", _no):
         yield
 
 
-@_rule("18: a blueprint is stored before the first saga that names it")
+@_rule("18: a blueprint is stored before the first saga that names it", Life("happy", Point(3, Fault.NOT_SENT)))
 def _blueprints_are_hoped_for() -> Generator[None]:
     put = BlueprintItems.put
 
@@ -606,7 +647,7 @@ def _blueprints_are_hoped_for() -> Generator[None]:
         yield
 
 
-@_rule("11: what was postponed and never completed is undone")
+@_rule("11: what was postponed and never completed is undone", Life("stopped_a_job, chained"))
 def _postponed_steps_are_not_undone() -> Generator[None]:
     undoable = rules.undoable
 

@@ -46,3 +46,5 @@ CHAINED = {
 EVERY = SCENARIOS | CHAINED
 FAMILIES = tuple(name for name, one in EVERY.items() if one.families)
 """Lives of parents and children, which make more requests than others."""
+SHORT = ("happy", "rejected", "happy, chained", "rejected, chained")
+"""So short that every request dies and loses its answer in ``make check``."""

@@ -1,26 +1,39 @@
-"""Every request of a scenario fails in every way. The gate takes the scenarios of its cover, all requests of the short
-ones and a sample of the others; ``make proof`` takes all requests of all scenarios."""
+"""Every request of a scenario fails in every way: all requests of the short scenarios, and a sample of the others'.
+``make proof`` takes all requests of all scenarios."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 from botocore.exceptions import ReadTimeoutError
 from msgspec.structs import replace
 
+from sagas.core import automaton
+from sagas.core.automaton import ROWS, Row
 from sagas.core.events import Fact, StepFailed
+from sagas.core.states import SagaStatus
 from sagas.engine import committer
 from sagas.engine.attempt.context import StepContext
 from sagas.errors import Ambiguous
 from sagas.store.journal.entries import Entry
-from sagas.testing.faults import Wire
+from sagas.testing.faults import DEATHS, DELAYS, LOST_ANSWERS, Fault, Wire
 from tests.faults.answering import AT_ONCE, behind, beside_moto, scarce
+from tests.faults.catching import CATCHERS
 from tests.faults.explore import explore, replay
-from tests.faults.gate import SHORT, cover, disturb, guards, kinds
+from tests.faults.rules import Life
+from tests.faults.scenarios import EVERY, FAMILIES, SHORT
 from tests.faults.world import CrashWorld, world
+from tests.support.ids import node_id
 
+KINDS: dict[str, Sequence[Fault]] = {
+    "deaths": DEATHS,
+    "lost answers": LOST_ANSWERS,
+    "outages": (Fault.OUTAGE,),
+    "delays": DELAYS,
+}
 FEW = ("happy", "rejected")
 """Whose requests all fail in all ways, whenever the tests run."""
 
@@ -33,51 +46,73 @@ def made() -> Iterator[CrashWorld]:
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [
-        pytest.param(name, kind, marks=[] if name in FEW else pytest.mark.slow)
-        for name in cover().scenarios
-        for kind in kinds(name)
-    ],
+    [pytest.param(name, kind, marks=[] if name in FEW else pytest.mark.slow) for name in EVERY for kind in KINDS],
+    ids=node_id,
 )
 def test_whatever_fails_once_nothing_is_lost_or_repeated(made: CrashWorld, name: str, kind: str) -> None:
-    figures = disturb(made, name, kind)
+    in_full = name in SHORT and kind != "delays"
+    figures = explore(
+        made,
+        [name],
+        faults=KINDS[kind],
+        bounds=range(1, 9 if name in FAMILIES else 8),
+        sample=None if in_full else 4,
+    )
     assert figures.runs > 4
-    assert not figures.violations, "\n".join(str(trial) for _, trial in figures.violations)
+    assert not figures.violations, "\n".join(figures.violations)
 
 
-@pytest.mark.parametrize("name", guards())
-def test_what_a_rule_is_for_does_not_happen(made: CrashWorld, name: str) -> None:
-    """Without the rule, each of these disturbances does harm: ``test_cover.py`` switches it off."""
-    assert [str(trial) for trial in replay(made, name, [(), *guards()[name]]) if trial.error is not None] == []
+@pytest.mark.parametrize("life", [catcher for catcher in CATCHERS if isinstance(catcher, Life)], ids=node_id)
+def test_what_a_rule_is_for_does_not_happen(made: CrashWorld, life: Life) -> None:
+    """Without the rule, the disturbance does harm: ``test_rules.py`` switches it off."""
+    wrong = [f"{life.scenario}: {trial}" for trial in replay(made, life.scenario, life.plans) if trial.error]
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in cover().scenarios if name not in AT_ONCE])
+@pytest.mark.parametrize("name", [name for name in EVERY if name not in AT_ONCE], ids=node_id)
 def test_reads_that_are_behind_do_no_harm(made: CrashWorld, name: str) -> None:
     with behind(made):
         figures = explore(made, [name], sample=1)
-    assert not figures.violations, "\n".join(str(trial) for _, trial in figures.violations)
+    assert not figures.violations, "\n".join(figures.violations)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", cover().scenarios)
+@pytest.mark.parametrize("name", EVERY, ids=node_id)
 def test_short_pages_and_half_batches_do_no_harm(made: CrashWorld, name: str) -> None:
     with scarce(made):
         figures = explore(made, [name], sample=1)
-    assert not figures.violations, "\n".join(str(trial) for _, trial in figures.violations)
+    assert not figures.violations, "\n".join(figures.violations)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SHORT)
+def test_every_row_of_the_automaton_is_entered(made: CrashWorld) -> None:
+    entered = set[Row]()
+
+    class Recorded(dict[tuple[SagaStatus, type[Any]], Row]):
+        def get(self, key: Any, default: Any = None, /) -> Any:
+            row = super().get(key, default)
+            if row is not None:
+                entered.add(row)
+            return row
+
+    with patch.object(automaton, "TABLE", Recorded(automaton.TABLE)):
+        for name in EVERY:
+            list(replay(made, name, [()]))
+    assert [row for row in ROWS if row not in entered] == [], "a scenario has to enter this"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHORT, ids=node_id)
 def test_two_deaths_in_a_row(made: CrashWorld, name: str) -> None:
     figures = explore(made, [name], at_once=2, sample=30)
-    assert not figures.violations, "\n".join(str(trial) for _, trial in figures.violations)
+    assert not figures.violations, "\n".join(figures.violations)
 
 
 def test_an_accepted_cancel_outlives_its_caller(made: CrashWorld) -> None:
     """A dead-lettered saga was on nobody's list but people's: the cancel stayed undone when its process died."""
     figures = explore(made, ["cancel_dead_lettered"])
-    assert not figures.violations, "\n".join(str(trial) for _, trial in figures.violations)
+    assert not figures.violations, "\n".join(figures.violations)
 
 
 @pytest.mark.parametrize("name", ["late_each_time", "late_at_last", "late_and_undone_when_started"])

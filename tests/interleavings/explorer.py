@@ -62,6 +62,11 @@ class Exploration:
     ends: Counter[str] = field(default_factory=Counter[str])
     violations: list[tuple[str, list[str]]] = field(default_factory=list[tuple[str, list[str]]])
 
+    @property
+    def wrong(self) -> str:
+        """The first violations, each with the order that leads to it."""
+        return "\n".join("\n    ".join([wrong, *way]) for wrong, way in self.violations[:3])
+
     def __str__(self) -> str:
         ends = ", ".join(f"{status} {count}" for status, count in sorted(self.ends.items()))
         cut = "" if self.complete else " (cut short)"

@@ -36,7 +36,7 @@ FAMILIES: dict[str, Story] = {
     ),
     "chained: two children and a cancel": _pairs(cancel=1, switch=0, chained=True),
 }
-"""For the gate."""
+"""For ``make check``."""
 
 LONG_FAMILIES: dict[str, Story] = {
     "two children, undone, and a death": _pairs("last", crash=1, switch=0),

@@ -204,7 +204,7 @@ class Moves:
         yield from self._by_people(at)
         if spent := self._spent(at, "deploy"):
             yield "the other version is deployed", lambda: spent
-        yield from self._lost(at)
+        yield from self._deleted(at)
         yield from self._time(at)
 
     def _commutes(self, at: Snapshot, actor: Actor) -> bool:
@@ -405,9 +405,9 @@ class Moves:
         alive = tuple(actor for actor in at.actors if self.process(actor).deadline > now)
         return at._replace(now=now, actors=alive)
 
-    def _lost(self, at: Snapshot) -> Iterator[tuple[str, Act]]:
+    def _deleted(self, at: Snapshot) -> Iterator[tuple[str, Act]]:
         item = self.item(at.tables)
-        if item and item["status"]["S"] in _OVER and (spent := self._spent(at, "loss")):
+        if item and item["status"]["S"] in _OVER and (spent := self._spent(at, "deletion")):
             table = self.replay.settings.sagas_table
             gone = self.shelf.without(at.tables, table, self.saga_id)
             yield "the control item is lost", lambda: spent._replace(tables=gone)

@@ -36,7 +36,7 @@ DISTURBANCES = (
     "start",  # it is started again, under the same key
     "redrive",  # an operator redrives the dead letters
     "deploy",  # the other version of the saga's code is deployed; what is under way goes on as it is
-    "loss",  # the control item of a saga that is over is deleted by hand, or lost in a restore
+    "deletion",  # the control item of a saga that is over is deleted by hand, or lost in a restore
     "switch",  # a process is interrupted by another before it is done; as often as may be by default
 )
 """What may go wrong, or be done by people."""

@@ -1,4 +1,4 @@
-"""What is explored: for the gate in a few seconds each, for ``make proof`` in minutes."""
+"""What is explored: for ``make check`` in a few seconds each, for ``make proof`` in minutes."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from tests.faults.sagas import (
     WithoutUndos,
 )
 from tests.interleavings.explorer import Story
+from tests.interleavings.family_stories import FAMILIES, LONG_FAMILIES
 
 _REFUSED = frozenset({"second"})
 _ALWAYS = 9
@@ -68,9 +69,9 @@ SHORT: dict[str, Story] = {
     "a queued recovery and a repeated request": Story(Short, {"loss": 1, "repeat": 1, "switch": 1}, queued=True),
     "a queued recovery and a lost answer": Story(Short, {"loss": 1, "lost": 1, "switch": 0}, queued=True),
     "a queued recovery and a cancel": Story(Short, {"loss": 1, "cancel": 1, "switch": 1}, queued=True),
-    "a lost item": Story(Short, {"loss": 1, "duplicate": 1}),
-    "a lost item and a cancel": Story(Short, {"loss": 1, "cancel": 1}),
-    "a lost item and a start": Story(Short, {"loss": 1, "start": 2}),
+    "a lost item": Story(Short, {"deletion": 1, "duplicate": 1}),
+    "a lost item and a cancel": Story(Short, {"deletion": 1, "cancel": 1}),
+    "a lost item and a start": Story(Short, {"deletion": 1, "start": 2}),
     "a purge and a start": Story(Short, {"purge": 1, "start": 1}),
     "a purge, a start and a death": Story(Short, {"purge": 1, "start": 1, "crash": 1, "switch": 0}),
     "two purges": Story(Short, {"purge": 2, "crash": 1, "switch": 0}),
@@ -188,12 +189,13 @@ SHORT: dict[str, Story] = {
     "chained: a lost answer": Story(Short, {"lost": 1}, chained=True),
     "chained: a lost answer, undone": Story(Short, {"lost": 1}, reject=_REFUSED, chained=True),
     "chained: a repeated request": Story(Short, {"repeat": 1}, prompt=True, chained=True),
-    "chained: a lost item and a cancel": Story(Short, {"loss": 1, "cancel": 1, "switch": 1}, chained=True),
+    "chained: a lost item and a cancel": Story(Short, {"deletion": 1, "cancel": 1, "switch": 1}, chained=True),
     "chained: an echo": Story(Short, {"echo": 1}, chained=True),
     "chained: an outage and two workers": Story(Short, {"outage": 1, "duplicate": 1}, chained=True),
     "chained: dead letters redriven": Story(Parked, {"redrive": 1, "duplicate": 1}, {"second": 2}, chained=True),
     "chained: dead letters, a death": Story(Stuck, {"redrive": 1, "crash": 1}, {"second": 1}, chained=True),
     "chained: the next step's code is gone": Story(Plain, {"deploy": 1, "crash": 1}, other=WithoutSecond, chained=True),
+    **FAMILIES,
 }
 """Complete, but for those that ``switch`` bounds: every order there is, by what happens."""
 
@@ -284,6 +286,7 @@ LONG: dict[str, Story] = {
     "chained: a lost answer and a death, undone": Story(Short, {"lost": 1, "crash": 1}, reject=_REFUSED, chained=True),
     "chained: an echo and a cancel": Story(Short, {"echo": 1, "cancel": 1}, chained=True),
     "chained: a late request, whenever": Story(Short, {"late": 1, "visit": 1}, chained=True),
+    **LONG_FAMILIES,
 }
 """Larger: complete but where ``switch`` bounds how often one process interrupts another."""
 
@@ -292,6 +295,6 @@ STANDING_IN: dict[str, Story] = {
     "takeover_keeps_the_token": Story(Short, {"pause": 1, "duplicate": 1}),
 }
 """Rules that another stands in for: alone they can be done without. A commit is held to its slot by ``seq`` as well,
-and what is in the slot was written once, by the holder of the lease; all who find it there commit the same. The
-gate bounds how often one process interrupts another.
+and what is in the slot was written once, by the holder of the lease; all who find it there commit the same. ``make
+check`` bounds how often one process interrupts another.
 """
