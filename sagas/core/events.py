@@ -172,6 +172,8 @@ class AttentionCode(StrEnum):
     FAILED = "failed"
     RECOVERY_EXHAUSTED = "recovery_exhausted"
     NO_RESPONSE = "no_response"
+    NO_RIGHT = "no_right"
+    INPUTS_UNREACHABLE = "inputs_unreachable"
     OVERDUE = "overdue"
 
 
@@ -293,8 +295,12 @@ class ChildrenEnded(Fact, frozen=True):
     failure: Failure | None = None
 
 
+RELEASE, INPUTS = "release", "inputs"
+"""Why code was not called: the saga waits for a release whose code fits, or until the code's inputs can be read."""
+
+
 class Postponed(StepFact, frozen=True):
-    """The step or its undo raised ``NotYet``. That is not a failure.
+    """The step or its undo raised ``NotYet``, or was not called. That is not a failure.
 
     Args:
         message: what the step waits for.
@@ -302,6 +308,9 @@ class Postponed(StepFact, frozen=True):
         retry_at: epoch seconds of the next poll.
         since: epoch seconds of the first poll.
         looks: the number of polls so far.
+        because: empty if the code raised ``NotYet``; ``release`` or ``inputs`` if it was not called (rule 19).
+        code: with ``inputs``, why they cannot be read, as an :class:`AttentionCode`.
+        key: the object that S3 denies and that may be missing; empty if there is none.
     """
 
     message: str
@@ -309,20 +318,20 @@ class Postponed(StepFact, frozen=True):
     retry_at: Annotated[float, TIME] = field(name="next_attempt_at")
     since: Annotated[float, TIME]
     looks: Annotated[int, ALWAYS] = 1
+    because: str = ""
+    code: str = ""
+    key: str = ""
 
 
 class StepPostponed(Postponed, frozen=True):
-    """The step raised ``NotYet``. ``settling``: it was not called, because a stored value does not fit the deployed
-    code, and the saga waits for a release."""
+    """The step raised ``NotYet``, or was not called."""
 
     leaves = StepStatus.WAITING
     reports = Reports.STEP_SUCCEEDED
 
-    settling: bool = False
-
 
 class CompensationPostponed(Postponed, frozen=True):
-    """The step's undo raised ``NotYet``."""
+    """The step's undo raised ``NotYet``, or was not called."""
 
     leaves = StepStatus.COMPENSATION_FAILED
     reports = Reports.UNDO_SUCCEEDED

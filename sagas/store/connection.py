@@ -13,7 +13,7 @@ from pynamodb.connection import Connection
 
 from sagas.aws import HOT, code_of, connect, translated
 from sagas.core.states import SagaState
-from sagas.errors import Ambiguous, SagaError, Unavailable
+from sagas.errors import Ambiguous, Denied, SagaError, Unavailable
 
 
 class Refused(SagaError):
@@ -43,6 +43,15 @@ class Changed(SagaError):
 
     def __init__(self, saga_id: str) -> None:
         super().__init__(f"a payload of saga {saga_id} is missing, was changed, or belongs to another saga")
+
+
+class Withheld(Denied):
+    """S3 denies a stored payload. Either the right to read it is missing, or the payload is, which only a caller that
+    may list the bucket can find out. ``key``: the payload's key."""
+
+    def __init__(self, denied: Denied, key: str) -> None:
+        super().__init__(str(denied), denied.right)
+        self.key = key
 
 
 class Fenced(SagaError):

@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 from sagas.core.commands import Discard
 from sagas.errors import Unavailable
 from sagas.messaging.message import Message, parse_record
+from sagas.messaging.queues import Queues
 from tests.support.bench import Bench
 
 REQUEST = {"item": "train"}
@@ -71,6 +72,16 @@ def carried(bench: Bench, saga: str, name: str) -> Message:
     url = bench.stack.queues[saga][name]
     bench.stack.sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=record["receiptHandle"], VisibilityTimeout=0)
     return parse_record(record)
+
+
+def arrive_at_once(patch: pytest.MonkeyPatch) -> None:
+    """What SQS is asked to delay arrives at once: moto would go by the real time."""
+    send = Queues.send
+
+    def sooner(queues: Queues, message: Message, delay: float = 0.0) -> None:
+        send(queues, message)
+
+    patch.setattr(Queues, "send", sooner)
 
 
 def lost_at(bench: Bench, outage: Outage, name: str) -> Message:

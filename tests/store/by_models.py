@@ -21,6 +21,7 @@ from sagas.core.states import (
     SagaStatus,
     StepState,
     StepStatus,
+    Unread,
 )
 from sagas.core.text import epoch, iso
 from sagas.errors import FORMAT
@@ -96,14 +97,19 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
         values["polling"] = {"since": iso(state.polling.since), "looks": state.polling.looks}
         values["polling"] |= {"due": iso(state.polling.due), "message": state.polling.message}
         values["polling"] |= {"after": state.polling.after}
+    values["unread"] = _why_unread(state.unread) if state.unread else None
     overdue = state.overdue and not state.ended and not state.undoing
-    if state.attention and (state.ended or waiting or state.unanswered or overdue):
+    unread = state.unread is not None and state.unread.listed and not state.attention
+    if unread or (state.attention and (state.ended or waiting or state.unanswered or overdue)):
         shard = shard_of(state.saga_id, settings.shards)
         undo = [step.name for step in state.steps if step.status is StepStatus.COMPENSATION_FAILED]
         doubt = state.in_doubt if state.ended and state.status is not SagaStatus.FAILED else ()
         here = state.steps[min(state.cursor, len(state.steps) - 1)].name
-        step, code = [*undo, *doubt, here][0], attention_code(state).value
-        key = f"{iso(state.attention)[:19]}Z#{state.saga}#{step}#{code}#{state.error_type}"
+        step = here if unread and state.cursor < len(state.steps) else [*undo, *doubt, here][0]
+        code, at = attention_code(state).value, state.attention
+        if unread and state.unread:
+            at = state.unread.since
+        key = f"{iso(at)[:19]}Z#{state.saga}#{step}#{code}#{state.error_type}"
         values |= {"attention_shard": str(shard), "attention_at": key}
     if purge or not kept:
         shard = shard_of(state.saga_id, settings.shards)
@@ -193,6 +199,7 @@ def control_state(tables: Tables, stored: dict[str, Any]) -> SagaState:
         progress=Progress(float(noted["fraction"]), noted["message"], epoch(noted["at"])) if noted else None,
         purge=_purge(item.purge) if item.purge else None,
         polling=_polling(item.polling) if item.polling else None,
+        unread=_unread(item.unread) if item.unread else None,
         paused=(item.open_shard or "").startswith("paused#"),
         parent=None,  # families have no hot path of their own
         order=None,
@@ -202,6 +209,16 @@ def control_state(tables: Tables, stored: dict[str, Any]) -> SagaState:
 
 def _polling(told: dict[str, Any]) -> Polling:
     return Polling(epoch(told["since"]), int(told["looks"]), told["message"], float(told["after"]), epoch(told["due"]))
+
+
+def _why_unread(unread: Unread) -> dict[str, Any]:
+    given = {"since": iso(unread.since), "code": unread.code, "error": unread.error}
+    return given | ({"listed": True} if unread.listed else {}) | ({"key": unread.key} if unread.key else {})
+
+
+def _unread(told: dict[str, Any]) -> Unread:
+    since = epoch(told["since"])
+    return Unread(since, told["code"], told["error"], told.get("listed", False), told.get("key", ""))
 
 
 def _purge(purge: dict[str, str]) -> Purge:

@@ -123,6 +123,18 @@ _NEEDED: Mapping[str, NextAction] = {
         "Once it runs again, the saga continues within an hour, or at once after a retry.",
         *("{step}", "function-errors", (Do.CANCEL,)),
     ),
+    AttentionCode.NO_RIGHT: NextAction(
+        *(Do.NOTHING, "Allow", "The inputs of {step} cannot be read"),
+        "Give the function the right that the reason names. The saga continues within five minutes, "
+        "and leaves the attention list by itself.",
+        *("{step}", "inputs-unread", (Do.RECOVER, Do.CANCEL)),
+    ),
+    AttentionCode.INPUTS_UNREACHABLE: NextAction(
+        *(Do.NOTHING, "Wait", "The inputs of {step} cannot be read"),
+        "The saga tries again every five minutes, and leaves the attention list by itself. "
+        "If it is no outage of AWS, see the error that the reason names.",
+        *("{step}", "inputs-unread", (Do.RECOVER, Do.CANCEL)),
+    ),
     AttentionCode.OVERDUE: NextAction(
         *(Do.NOTHING, "Wait", "Its deadline has passed"),
         "The saga continues, and leaves the attention list when it ends.",

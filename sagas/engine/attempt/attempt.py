@@ -6,6 +6,7 @@ import json
 import logging
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,10 +19,11 @@ from sagas.authoring.redaction import without
 from sagas.core import events as ev
 from sagas.core.commands import Send
 from sagas.core.rules import misfit, next_look, settles
-from sagas.core.states import DeadMessage, Lease, SagaState
+from sagas.core.states import DeadMessage, Lease, SagaState, StepState
+from sagas.core.text import iso
 from sagas.engine.attempt.context import StepContext
 from sagas.engine.attempt.course import COMMIT_RESERVE, RECORDING, Course, Value, correlated
-from sagas.engine.attempt.failures import checked, postponement, step_failure, undo_failure
+from sagas.engine.attempt.failures import checked, not_read, postponement, step_failure, undo_failure
 from sagas.engine.attempt.heartbeat import Heartbeat, ProgressReport
 from sagas.engine.attempt.runner import Runner, changed_children, inputs_needed, moment, secrets_in
 from sagas.engine.clock import Clock, claimed_at
@@ -30,7 +32,7 @@ from sagas.engine.ports import Gate, Gates, shut_gate
 from sagas.engine.registry import SagaType
 from sagas.errors import NotYet, SagaError, TypeChanged, Unavailable, WrongResult
 from sagas.messaging.message import Message, PendingCommit
-from sagas.store.connection import Changed
+from sagas.store.connection import Changed, Withheld
 from sagas.store.control.control import ControlItems
 from sagas.store.journal.entries import details_of, hiding
 from sagas.store.journal.journal import Journal
@@ -103,6 +105,20 @@ class NotCommitted(Unavailable):
         super().__init__("the outcome of an attempt could not be committed")
         self.pending = pending
         self.message = message
+
+
+class _NotRead(SagaError):
+    """The inputs of the code cannot be read for now, which says nothing about the code. ``cause``: why."""
+
+    def __init__(self, cause: Unavailable) -> None:
+        super().__init__("the inputs cannot be read")
+        self.cause = cause
+
+
+def _is_gone(held: SagaState, error: Unavailable) -> bool:
+    """Whether the supervisor has found that the object which S3 denies is missing."""
+    unread = held.unread
+    return unread is not None and unread.gone and isinstance(error, Withheld) and error.key == unread.key
 
 
 def lease_for(saga_type: SagaType, clock: Clock, deadline: float) -> Lease:
@@ -231,9 +247,8 @@ class Attempt:
     def execute(self, held: SagaState) -> str | None:
         """Run the code with its inputs. Return the result as JSON text.
 
-        If the inputs cannot be read because the store stays unreachable, the attempt fails although no code ran. The
-        claim has counted the attempt, and only a journaled outcome may end a claim. Code never starts after its lease
-        has expired, because another worker may have started it.
+        If the inputs cannot be read for now, no code runs, and the outcome gives the attempt back (rule 19). Code never
+        starts after its lease has expired, because another worker may have started it.
         """
         message, services, definition = self._message, self._services, self._type.definition
         clock, lock_expiry, needed_until = services.clock, definition.lock_expiry.total_seconds(), math.inf
@@ -243,6 +258,8 @@ class Attempt:
             raise Unavailable("the lease expired before the step could start; it will be retried")
         code = self._type.step(message.step)
         values = self._values = self._inputs(held)
+        if held.unread is not None and held.unread.listed:
+            self._unlist(held)
         context = self._context = StepContext(
             saga_id=message.saga_id,
             saga=message.saga,
@@ -292,12 +309,20 @@ class Attempt:
             until = min(self._invocation.deadline - COMMIT_RESERVE, held.lease.expires_at if held.lease else 0.0)
             try:
                 read = self._patiently(until, lambda: journal.entries(saga_id, missing))
-            except Changed as error:
+            except (Changed, Unavailable) as error:
+                if isinstance(error, Unavailable) and not _is_gone(held, error):
+                    raise _NotRead(error) from error
                 # The saga waits for an operator, as if the type of an input had changed.
                 names = " or ".join(name for name, seq in needed.items() if seq in missing)
                 raise TypeChanged(f"the stored value of {names} {ev.GONE}") from error
             cached |= {seq: Value(read[seq].payload, read[seq].hidden) for seq in missing}
         return {name: cached[seq] for name, seq in needed.items()}
+
+    def _unlist(self, held: SagaState) -> None:
+        """Take the saga off the attention list, because its inputs can be read again."""
+        stale_after = self._type.definition.stale_after.total_seconds()
+        with suppress(Unavailable):  # the next commit does the same
+            self._services.control.mark_read(held, stale_after)
 
     def _code_began(self) -> None:
         self._began = True
@@ -351,6 +376,12 @@ class Attempt:
         """Journal and commit the failure."""
         step, index, retry = held.steps[self._message.index], self._message.index, self._code.retry
         error = checked(error) if isinstance(error, NotYet) else error
+        if isinstance(error, _NotRead):
+            fact = not_read(held, index, error.cause, self._services.clock)
+            fields = {"saga_id": held.saga_id, "step": step.name, "error": fact.message, "until": iso(fact.retry_at)}
+            text = f"{self._named(step)} was not called: its inputs cannot be read"
+            self._services.logger.warning(text, extra=fields)
+            return self._commit(held, fact, None, {})
         if isinstance(error, NotYet):
             poll_timeout, now = self._type.step(step.name).poll_timeout, self._services.clock.now()
             return self._commit(held, postponement(held, index, error, poll_timeout, now), None, {})
@@ -369,7 +400,7 @@ class Attempt:
         fields: dict[str, Any] = {"saga_id": held.saga_id, "step": step.name, "error": type(error).__name__}
         granted = step.undo_attempts.at_grant if self._message.undo else step.attempts.at_grant
         fields |= {"attempt": self._number(held), "of": granted + retry.executions}
-        code = f"the undo of step {step.name}" if self._message.undo else f"step {step.name}"
+        code = self._named(step)
         text = f"attempt {fields['attempt']} of {fields['of']} of {code} failed: {fields['error']}"
         if isinstance(fact, ev.StepPostponed):
             text = f"{code} was not called, because a stored value does not fit it; the saga waits for a release"
@@ -378,6 +409,9 @@ class Attempt:
             text += f"; next attempt in {fields['delay']:g} s"
         self._services.logger.warning(text, extra=fields)
         return self._commit(held, fact, None, details)
+
+    def _named(self, step: StepState) -> str:
+        return f"the undo of step {step.name}" if self._message.undo else f"step {step.name}"
 
     def _number(self, held: SagaState) -> int:
         """Return the number of this attempt."""

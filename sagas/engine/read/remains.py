@@ -175,7 +175,7 @@ def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
     error: dict[str, Any] = entry.details.get("error") or {}
     if entry.action == "ChildrenEnded" and error:
         status = StepStatus.FAILED
-    if error.get("type") == TypeChanged.__name__ or entry.details.get("settling"):
+    if error.get("type") == TypeChanged.__name__ or not_called(entry):
         attempt -= 1  # no code was called, so the attempt does not count
     if status in _BACKWARD:
         unknown = step.outcome_unknown and status is not StepStatus.COMPENSATED
@@ -191,6 +191,11 @@ def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
         result_seq=entry.seq if status is StepStatus.COMPLETED else step.result_seq,
         outcome_unknown=unknown,
     )
+
+
+def not_called(entry: Entry) -> bool:
+    """Whether an entry says that a step or an undo was claimed, and its code was not called."""
+    return bool(entry.details.get("because") or entry.details.get("settling"))
 
 
 def _at_least(attempts: Attempts, made: int) -> Attempts:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sagas.core.commands import Backlog, StallNoticed
 from sagas.core.rules import in_wait, misfit, next_look, settles
@@ -18,7 +19,7 @@ from sagas.engine.ports import WorkSender
 from sagas.engine.step_queues import StepQueues
 from sagas.engine.supervise.codeless import in_time
 from sagas.engine.supervise.due_scan import LOOK_AHEAD
-from sagas.errors import NotFound, Unavailable
+from sagas.errors import NotFound, SagaError, Unavailable
 from sagas.messaging.queues import Queues
 from sagas.messaging.work import NOW, SagasToAdvance
 from sagas.store.connection import Fenced
@@ -225,6 +226,9 @@ class RecoveryRun(Struct, frozen=True):
             report.untouched += 1
             return
         state = current
+        if self._looked_for(state):
+            report.untouched += 1
+            return
         postponed_until, backlog = 0.0, Backlog.UNKNOWN
         if state.lease is None:
             postponed_until = max((gate.silent_until(state) for gate in self.advancer.services.gates), default=0.0)
@@ -248,6 +252,22 @@ class RecoveryRun(Struct, frozen=True):
         due = state.in_time(max(due, self._release_due(state)))
         if position.sort <= iso(clock.now()) and due > clock.now() and not state.ended:
             self.control.push_due(position.saga_id, position.sort, due)  # this is refused if the position has changed
+
+    def _looked_for(self, state: SagaState) -> bool:
+        """If S3 denies an input of a saga to its step, find out whether the input is missing, because a step may not
+        list the bucket. Returns whether that was found out."""
+        unread = state.unread
+        if unread is None or not unread.key or unread.gone or state.lease is not None:
+            return False
+        try:
+            missing = self.advancer.services.journal.lacks(unread.key)
+        except SagaError as error:
+            fields = {"saga_id": state.saga_id, "error": str(error)}
+            self.advancer.services.logger.warning("cannot find out whether an input is missing", extra=fields)
+            return False
+        known = replace(unread, code="gone", listed=False) if missing else replace(unread, key="")
+        after = replace(state, unread=known)
+        return self.control.mark_unread(state, after, self.advancer.plan(state).stale_after)
 
     def _release_due(self, state: SagaState) -> float:
         """Return when to check for a new release, if the saga waits for a release; else 0."""
