@@ -302,18 +302,20 @@ def not_called(state: SagaState, fact: ev.Postponed, now: float) -> SagaState:
     """Try again later with a new message, because a stored value does not fit the deployed code or cannot be read."""
     again = replace(committed(state), dispatch=state.dispatch + 1, not_before=fact.retry_at)
     if fact.because == ev.INPUTS:
-        return replace(again, unread=unread(state.unread, fact, now))
+        return replace(again, unread=unread(state.unread, fact.since, (fact.code, fact.message, fact.key), now))
     return replace(again, unreadable=fact.message[:_LONGEST_STORED])
 
 
-def unread(before: Unread | None, fact: ev.Postponed, now: float) -> Unread:
+def unread(before: Unread | None, first: float, why: tuple[str, str, str], now: float) -> Unread:
     """Return the mark of a saga whose inputs could not be read. A missing right puts it on the attention list at once,
-    and anything else after a while. ``before``: the mark of the last look."""
-    error, since = fact.message[:_LONGEST_STORED], fact.since if before is None else before.since
-    listed = fact.code == ev.AttentionCode.NO_RIGHT or now - since >= LISTED_AFTER
+    and anything else after a while. ``before``: the mark of the last look. ``first``: the time of the first look, if
+    this is it. ``why``: a code, a text, and the object that may be missing."""
+    code, text, key = why
+    error, since = text[:_LONGEST_STORED], first if before is None else before.since
+    listed = code == ev.AttentionCode.NO_RIGHT or now - since >= LISTED_AFTER
     if before is not None and before.error == error:  # somebody may have looked for the object since
         return replace(before, listed=listed)
-    return Unread(since, fact.code, error, listed, fact.key)
+    return Unread(since, code, error, listed, key)
 
 
 def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, now: float) -> Decision:

@@ -23,7 +23,15 @@ from sagas.core.states import DeadMessage, Lease, SagaState, StepState
 from sagas.core.text import iso
 from sagas.engine.attempt.context import StepContext
 from sagas.engine.attempt.course import COMMIT_RESERVE, RECORDING, Course, Value, correlated
-from sagas.engine.attempt.failures import checked, not_read, postponement, step_failure, undo_failure
+from sagas.engine.attempt.failures import (
+    NotRead,
+    checked,
+    is_gone,
+    not_read,
+    postponement,
+    step_failure,
+    undo_failure,
+)
 from sagas.engine.attempt.heartbeat import Heartbeat, ProgressReport
 from sagas.engine.attempt.runner import Runner, changed_children, inputs_needed, moment, secrets_in
 from sagas.engine.clock import Clock, claimed_at
@@ -32,7 +40,7 @@ from sagas.engine.ports import Gate, Gates, shut_gate
 from sagas.engine.registry import SagaType
 from sagas.errors import NotYet, SagaError, TypeChanged, Unavailable, WrongResult
 from sagas.messaging.message import Message, PendingCommit
-from sagas.store.connection import Changed, Withheld
+from sagas.store.connection import Changed
 from sagas.store.control.control import ControlItems
 from sagas.store.journal.entries import details_of, hiding
 from sagas.store.journal.journal import Journal
@@ -105,20 +113,6 @@ class NotCommitted(Unavailable):
         super().__init__("the outcome of an attempt could not be committed")
         self.pending = pending
         self.message = message
-
-
-class _NotRead(SagaError):
-    """The inputs of the code cannot be read for now, which says nothing about the code. ``cause``: why."""
-
-    def __init__(self, cause: Unavailable) -> None:
-        super().__init__("the inputs cannot be read")
-        self.cause = cause
-
-
-def _is_gone(held: SagaState, error: Unavailable) -> bool:
-    """Whether the supervisor has found that the object which S3 denies is missing."""
-    unread = held.unread
-    return unread is not None and unread.gone and isinstance(error, Withheld) and error.key == unread.key
 
 
 def lease_for(saga_type: SagaType, clock: Clock, deadline: float) -> Lease:
@@ -310,8 +304,8 @@ class Attempt:
             try:
                 read = self._patiently(until, lambda: journal.entries(saga_id, missing))
             except (Changed, Unavailable) as error:
-                if isinstance(error, Unavailable) and not _is_gone(held, error):
-                    raise _NotRead(error) from error
+                if isinstance(error, Unavailable) and not is_gone(held, error):
+                    raise NotRead(error) from error
                 # The saga waits for an operator, as if the type of an input had changed.
                 names = " or ".join(name for name, seq in needed.items() if seq in missing)
                 raise TypeChanged(f"the stored value of {names} {ev.GONE}") from error
@@ -376,7 +370,7 @@ class Attempt:
         """Journal and commit the failure."""
         step, index, retry = held.steps[self._message.index], self._message.index, self._code.retry
         error = checked(error) if isinstance(error, NotYet) else error
-        if isinstance(error, _NotRead):
+        if isinstance(error, NotRead):
             fact = not_read(held, index, error.cause, self._services.clock)
             fields = {"saga_id": held.saga_id, "step": step.name, "error": fact.message, "until": iso(fact.retry_at)}
             text = f"{self._named(step)} was not called: its inputs cannot be read"

@@ -21,7 +21,7 @@ from sagas.core.commands import Postpone
 from sagas.core.rules import next_reading
 from sagas.core.states import Polling, SagaState, StepState
 from sagas.engine.clock import Clock, claimed_at
-from sagas.errors import Denied, NotYet, Rejected, TimedOut, TypeChanged, Unavailable, WrongResult, text_of
+from sagas.errors import Denied, NotYet, Rejected, SagaError, TimedOut, TypeChanged, Unavailable, WrongResult, text_of
 from sagas.messaging.message import Message, PendingCommit
 from sagas.messaging.routes import backoff
 from sagas.store.connection import Withheld
@@ -111,6 +111,20 @@ def postponement(
     again = min(round(now + after, 3), end)  # the last poll is at the end of the poll_timeout
     kind = ev.CompensationPostponed if held.undoing else ev.StepPostponed
     return kind(index, attempt, message, after, again, since, looks)
+
+
+class NotRead(SagaError):
+    """The inputs of the code cannot be read for now, which says nothing about the code. ``cause``: why."""
+
+    def __init__(self, cause: Unavailable) -> None:
+        super().__init__("the inputs cannot be read")
+        self.cause = cause
+
+
+def is_gone(held: SagaState, error: Unavailable) -> bool:
+    """Whether the supervisor has found that the object which S3 denies is missing."""
+    unread = held.unread
+    return unread is not None and unread.gone and isinstance(error, Withheld) and error.key == unread.key
 
 
 def not_read(held: SagaState, index: int, error: Unavailable, clock: Clock) -> ev.Postponed:

@@ -222,13 +222,10 @@ class RecoveryRun(Struct, frozen=True):
         sent_ahead = not state.paused and self._sent_ahead(state, position)
         current = None if sent_ahead else in_time(self.advancer, self.control, state)
         paused = current is state and self.pausing.seen(state)
-        if current is None or paused or self._waits_for_children(current, position):
+        if current is None or paused or self._looked_for(current) or self._waits_for_children(current, position):
             report.untouched += 1
             return
         state = current
-        if self._looked_for(state):
-            report.untouched += 1
-            return
         postponed_until, backlog = 0.0, Backlog.UNKNOWN
         if state.lease is None:
             postponed_until = max((gate.silent_until(state) for gate in self.advancer.services.gates), default=0.0)
@@ -295,7 +292,11 @@ class RecoveryRun(Struct, frozen=True):
         now, stale_after = self.advancer.services.clock.now(), self.advancer.plan(state).stale_after
         later = state.in_time(now + min(max(stale_after, now - state.updated_at), _LONGEST_CHILDREN))
         if position.sort == _NOWHERE or self.control.push_due(position.saga_id, position.sort, later):
-            self.work.send_work(NOW, [SagasToAdvance([state.saga_id], thorough=True).work()])
+            try:
+                self.work.send_work(NOW, [SagasToAdvance([state.saga_id], thorough=True).work()])
+            except SagaError:  # nobody will look before then, so look again soon
+                self.control.make_due(state.saga_id, min(later, now + stale_after))
+                raise
         return True
 
     def _sent_ahead(self, state: SagaState, position: IndexPosition) -> bool:
@@ -305,7 +306,7 @@ class RecoveryRun(Struct, frozen=True):
         now = self.advancer.services.clock.now()
         remaining = state.not_before - now
         step = state.current
-        if state.status is not SagaStatus.WAITING or step is None or remaining > self.look_ahead:
+        if state.status is not SagaStatus.WAITING or step is None or state.joins or remaining > self.look_ahead:
             return False
         # If a wait has ended, the caller journals that. A step that polls needs its message.
         ended = remaining <= 0 and (in_wait(state) or position.sort > iso(state.not_before))
