@@ -22,7 +22,7 @@ from sagas.core import events as ev
 from sagas.core.automaton import decide
 from sagas.core.commands import CancelArrived, ChildrenSeen, Refuse, StallNoticed
 from sagas.core.ids import child_id, parent_of
-from sagas.core.rules import next_fact, next_reading
+from sagas.core.rules import next_fact, next_reading, unread_of
 from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.core.text import iso
 from sagas.core.transitions import unread
@@ -79,28 +79,29 @@ class Children(Struct, frozen=True):
     sender: MessageSender
     work: WorkSender
 
-    def look(self, saga_id: str, *, thorough: bool = False) -> None:
-        """Advance a saga as far as is possible now, unless a worker holds its lease."""
+    def look(self, saga_id: str, *, thorough: bool = False) -> bool:
+        """Advance a saga as far as is possible now, unless a worker holds its lease. Returns whether it is on the
+        attention list because what it needs cannot be read."""
         for _ in range(_ROUNDS):
             state = self.control.get(saga_id)
             if state is None or (state.lease is not None and state.lease.expires_at > self._now):
-                return
+                return False
             owed = next_fact(self.advancer.plan(state), state, self._now) is not None or state.lease is not None
             if owed or not state.joins:
                 stalled, context = StallNoticed(self.advancer.lease()), _SUPERVISOR
                 with suppress(Fenced):
                     self.advancer.advance(state, stalled, context)
-                return
+                return False
             if state.unread is not None and state.not_before > self._now and not thorough:
-                return  # a look at that time is on its way
+                return False  # a look at that time is on its way
             try:
                 more = self._undone(state, thorough) if state.undoing else self._joined(state, thorough)
             except NotRead as error:
-                self._look_later(saga_id, error.cause, SagasToAdvance([saga_id], thorough=True).work())
-                return
+                return self._look_later(saga_id, error.cause, SagasToAdvance([saga_id], thorough=True).work())
             if not more:
                 self._was_read(state)
-                return
+                return False
+        return False
 
     def list_stuck(self, saga_id: str, looks: int) -> None:
         """Put a parent on the attention list if its children have ended but every attempt to join them has failed."""
@@ -111,11 +112,12 @@ class Children(Struct, frozen=True):
         if tally.ended >= state.steps[state.cursor].fan_out.children:
             self._seen(state, ev.SagaRecovered(stall=False, unanswered=looks, attention=True))
 
-    def _look_later(self, saga_id: str, error: Unavailable, work: Work) -> None:
-        """Mark a parent whose inputs, or whose children's results, cannot be read, and do the work later (rule 19)."""
+    def _look_later(self, saga_id: str, error: Unavailable, work: Work) -> bool:
+        """Mark a parent whose inputs, or whose children's results, cannot be read, and do the work later (rule 19).
+        Returns whether the parent is on the attention list for it."""
         state, clock = self.control.get(saga_id), self.advancer.services.clock
         if state is None or not state.joins:
-            return
+            return False
         now = clock.now()
         mark = unread(state.unread, now, why_not_read(error), now)
         again = next_reading(mark.since, now, clock.chance())
@@ -124,6 +126,7 @@ class Children(Struct, frozen=True):
         self.work.send_work(NOW, [work], again - now)
         fields = {"saga_id": saga_id, "error": mark.error, "until": iso(again)}
         self.advancer.services.logger.warning("what a step with children needs cannot be read", extra=fields)
+        return unread_of(after) is not None
 
     def _was_read(self, state: SagaState) -> None:
         """Remove the mark of a parent that could be read again."""
@@ -173,20 +176,21 @@ class Children(Struct, frozen=True):
             self.work.send_work(NOW, [block.work() for block in blocks])
         return False
 
-    def start(self, block: ChildrenToStart) -> None:
-        """Start children that were handed out. Children that exist or must not start stay unchanged."""
+    def start(self, block: ChildrenToStart) -> bool:
+        """Start children that were handed out. Children that exist or must not start stay unchanged. Returns the same
+        as :meth:`look`."""
         state = self.control.get(block.saga_id)
         if state is None or not state.joins or state.undoing or state.cancel.at:
-            return
+            return False
         step = state.steps[state.cursor]
         if (step.name, step.round) != (block.step, block.round):
-            return
+            return False
         try:
             self._start(state, step, range(block.first, min(block.first + block.count, step.fan_out.handed_out)))
         except NotRead as error:
-            self._look_later(state.saga_id, error.cause, block.work())
-        else:
-            self._was_read(state)
+            return self._look_later(state.saga_id, error.cause, block.work())
+        self._was_read(state)
+        return False
 
     def _start(self, state: SagaState, step: StepState, positions: Iterable[int]) -> None:
         declaration = self._declaration(state, step)

@@ -52,7 +52,13 @@ def _children(work: Work, context: Any, engine: Now) -> None:
             remaining = {"sagas": request.sagas[position:], "thorough": request.thorough}
             engine.queues.send_work(NOW, [Work(work.task, remaining, work.hops + 1)])
             return
-        engine.children.look(saga_id, thorough=request.thorough)
+        _count(engine.children.look(saga_id, thorough=request.thorough))
+
+
+def _count(unread: bool) -> None:
+    """Count a look at a parent that is on the attention list because what it needs cannot be read."""
+    if unread:
+        telemetry().measure("InputsUnread", 1)
 
 
 def _children_again(work: Work, context: Any, engine: Now) -> None:
@@ -71,12 +77,12 @@ def _failed_looks(work: Work, context: Any, engine: Now) -> None:
         engine.queues.send_work(NOW, [Work(work.task, details, work.hops + 1) for details in alone])
         return
     engine.children.list_stuck(request.sagas[0], MOST_FAILURES)
-    engine.children.look(request.sagas[0], thorough=request.thorough)
+    _count(engine.children.look(request.sagas[0], thorough=request.thorough))
 
 
 def _start(work: Work, context: Any, engine: Now) -> None:
     """Start children of a step."""
-    engine.children.start(ChildrenToStart.of(work))
+    _count(engine.children.start(ChildrenToStart.of(work)))
 
 
 def reset() -> None:

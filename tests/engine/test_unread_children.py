@@ -80,7 +80,7 @@ def test_a_join_that_cannot_read_waits_and_goes_on_by_itself(
     look(b, 5)
     state, view = b.state(saga_id), b.show(saga_id)
     assert (state.status, state.lease, state.attention, state.recovery.attempts) == ("WAITING", None, 0.0, 0)
-    assert view["attention"]["code"] == code
+    assert (view["attention"]["code"], view["waiting"]["kind"]) == (code, "inputs")
     assert view["attention"]["reason"].startswith("the children of step shipments were not joined")
     b.engine.children.list_stuck(saga_id, 6)
     assert b.state(saga_id).attention == 0.0

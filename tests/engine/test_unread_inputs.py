@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from sagas.authoring.policies import CircuitBreaker
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
+from sagas.client.read.advice import advice
 from sagas.engine.supervise.recovery import RecoveryFilter
 from sagas.errors import Conflict, Denied, NotYet, Unavailable
 from tests.engine.outages import DONE, REQUEST, arrive_at_once
@@ -94,6 +95,9 @@ def test_a_missing_right_is_listed_at_once_and_taken_off_before_the_code_runs(
     (listed,) = trip.engine.reader.attention(None, 10, None)["sagas"]
     assert listed["saga_id"] == saga_id
     assert listed["attention"] == view["attention"]
+    assert any(
+        line.startswith(f"S{reason[1:]}. No attempt is counted") for line in advice(cast("Any", view), trip.clock.now())
+    )
     (incident,) = trip.engine.reader.incidents(None)["incidents"]
     assert (incident["code"], incident["count"]) == ("no_right", 1)
     with pytest.raises(Conflict, match="nothing to resolve"):

@@ -330,13 +330,13 @@ def _waiting_view(state: SagaState, *, paused: bool) -> WaitingView | None:
         return None
     if state.lease is not None:
         return {"kind": "lease", "until": iso(state.lease.expires_at)}
+    if not paused and state.unread is not None and not state.unread.gone and state.current is not None:
+        reason = unread_reason(state, state.unread)
+        return {"kind": "inputs", "until": _when(state.not_before), "step": state.current.name, "message": reason}
     if state.waiting_for in ("signal", "time", "children"):
         return {"kind": state.waiting_for, "until": _when(state.not_before)}
     if paused:
         return {"kind": "paused", "until": None}
-    if state.unread is not None and not state.unread.gone and state.current is not None:
-        reason = unread_reason(state, state.unread)
-        return {"kind": "inputs", "until": _when(state.not_before), "step": state.current.name, "message": reason}
     if state.not_before > state.updated_at:
         return {"kind": "backoff", "until": iso(state.not_before)}
     return {"kind": "queue", "until": None}
