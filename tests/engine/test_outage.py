@@ -135,6 +135,7 @@ def test_a_longer_one_costs_no_attempt_either(bench: Make, monkeypatch: pytest.M
     assert (saga["status"], saga["steps"][0]["attempts"]) == ("COMPLETED", 1)
     assert DONE == LOG
     assert b.actions(saga_id)[:3] == ["SagaStarted", "StepPostponed", "StepCompleted"]
+    assert b.state(saga_id).unread is None
 
 
 def test_inputs_are_not_waited_for_beyond_the_lease(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
