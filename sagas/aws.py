@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.loaders import Loader
 
-from sagas.errors import SagaError, Unavailable
+from sagas.errors import Denied, SagaError, Unavailable
 
 
 def _config(connect: float, read: float, attempts: int, mode: str = "standard", **more: Any) -> Config:
@@ -69,6 +69,13 @@ _UNCERTAIN = (
 )  # fmt: skip
 """The request may or may not have taken effect, or an earlier try still runs. Each service has its own codes for
 this."""
+_NEVER = (
+    "400", "404", "413", "EntityTooLarge", "InvalidArgument", "InvalidCiphertextException", "InvalidRequest",
+    "NoSuchKey", "SerializationException", "ValidationError", "ValidationException",
+)  # fmt: skip
+"""The request itself is at fault, or what it names does not exist. It will fail again."""
+_NO_RIGHT = ("403", "AccessDenied", "AccessDeniedException", "KMS.AccessDeniedException")
+"""The caller lacks the right to make the request."""
 _UNREACHED = (
     botocore.ConnectionError,
     botocore.HTTPClientError,
@@ -156,8 +163,15 @@ def _details_of(error: ClientError) -> dict[str, str]:
 
 
 @contextmanager
-def translated(service: str, lost: type[Unavailable] = Unavailable, *, quoted: bool = False) -> Generator[None]:
-    """Raise errors of this library in place of boto3's errors."""
+def translated(
+    service: str,
+    lost: type[Unavailable] = Unavailable,
+    *,
+    quoted: bool = False,
+    resource: Callable[[], str] | None = None,
+) -> Generator[None]:
+    """Raise errors of this library in place of boto3's errors. ``resource``: returns what the request is about. With
+    it, a refusal that may end is :class:`Denied`, and not a plain ``SagaError``."""
     try:
         yield
     except ClientError as error:
@@ -166,8 +180,15 @@ def translated(service: str, lost: type[Unavailable] = Unavailable, *, quoted: b
         text = f"{service} {operation}: {code}" + (f": {message}" if message else "")
         if code in _NOT_NOW:
             raise Unavailable(text) from error
-        raise (lost if code in _UNCERTAIN else SagaError)(text) from error
+        if code in _UNCERTAIN:
+            raise lost(text) from error
+        if resource is None or code in _NEVER:
+            raise SagaError(text) from error
+        raise Denied(text, f"{service.lower()}:{operation} on {resource()}" if code in _NO_RIGHT else "") from error
     except _UNREACHED as error:
         raise lost(f"{service} is out of reach: {error if quoted else type(error).__name__}") from error
     except BotoCoreError as error:
-        raise SagaError(f"{service}: {error if quoted else type(error).__name__}") from error
+        # Credentials can expire or be out of reach. A request that botocore finds invalid stays so.
+        lasting = resource is None or isinstance(error, botocore.ParamValidationError)
+        kind = SagaError if lasting else Denied
+        raise kind(f"{service}: {error if quoted else type(error).__name__}") from error

@@ -17,6 +17,7 @@
     ├── TooLarge                  a payload is larger than can be stored
     └── Unavailable               a store or queue is out of reach, or the type is paused: try later
         ├── Ambiguous             the request may or may not have taken effect
+        ├── Denied                AWS refuses the request until a right, a key or a table changes
         └── NewerFormat           a newer version of the library wrote the data; the saga waits for that version
 
 Each branch corresponds to what the caller should do. ``sagas.aws`` translates errors of boto3 and botocore to errors of
@@ -205,6 +206,20 @@ class Unavailable(SagaError):
 
 class Ambiguous(Unavailable):
     """The response was lost: the request may or may not have taken effect."""
+
+
+class Denied(Unavailable):
+    """AWS refuses a request for a reason that is neither a condition nor the request itself. A right may be missing, a
+    key may be disabled, or credentials may have expired. The same request succeeds once the reason is gone.
+
+    Args:
+        message: the service, the operation and AWS's code.
+        right: the missing right, and the resource that it is for; empty if AWS gives another reason.
+    """
+
+    def __init__(self, message: str, right: str = "") -> None:
+        super().__init__(message)
+        self.right = right
 
 
 FORMAT = 1

@@ -38,6 +38,7 @@ from sagas.core.rules import (
     misfit,
     next_fact,
     next_look,
+    not_called,
     owed_by_time,
     pivot_holds,
     quiet_until,
@@ -155,11 +156,6 @@ def _work_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: floa
     return claimed_work(state, event.lease)
 
 
-def _settles(state: SagaState) -> bool:
-    """Whether a saga waits for a release. A signal also marks a saga that waits for an operator, for its sender."""
-    return bool(state.settling_since) and state.status is not SagaStatus.DEAD_LETTERED
-
-
 def settling(plan: Plan, state: SagaState, now: float) -> Decision:
     """Mark the saga as waiting for a release whose code fits its next step, and look again later."""
     marked = state if state.settling_since else replace(state, settling_since=float(int(now)))
@@ -222,7 +218,7 @@ def stall_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float)
     if _interrupted(state):
         return _taken_over(plan, state, event.lease, now)
     fact = next_fact(plan, state, now) or owed_by_time(plan, state, now)
-    if event.asked and _settles(state) and fact is None:
+    if event.asked and not_called(state) and fact is None:
         return Decision(_claimed(state, event.lease), Write(ev.SagaRecovered(stall=False)))
     if fact is None and misfit(plan, state, now):
         return settling(plan, state, now)
@@ -242,7 +238,7 @@ def _after_silence(
     postponed = event.postponed_until + stale_after if event.postponed_until else 0.0
     if max(quiet_until(state, stale_after), postponed) > now or event.backlog is Backlog.WAITING:
         return Decision(state)
-    lost = event.backlog is Backlog.LOST and not state.settling_since
+    lost = event.backlog is Backlog.LOST and not not_called(state)
     sent_again = ev.SagaRecovered() if lost else _unanswered(plan, state)
     following = sent_again if fact is None or fact.cause.message_dies else fact
     return Decision(_claimed(state, event.lease), Write(following))
@@ -252,7 +248,7 @@ def _unanswered(plan: Plan, state: SagaState) -> ev.SagaRecovered:
     """Send a message again that may not be lost. If its function cannot run, that costs the saga no attempt (rule
     9)."""
     count = state.unanswered + 1
-    listed = bool(state.attention or state.settling_since)
+    listed = bool(state.attention) or not_called(state)
     return ev.SagaRecovered(False, count, attention=count > plan.max_recovery_attempts and not listed)
 
 
@@ -324,9 +320,9 @@ def signal_arrived(plan: Plan, state: SagaState, event: SignalArrived, now: floa
 
 def retry_arrived(plan: Plan, state: SagaState, event: RetryArrived, now: float) -> Decision:
     """Grant a failed step or undo a new budget of attempts, or send an unanswered message again at once."""
-    if _settles(state):
-        text = "the saga is waiting for a release; `sagas recover ID` sends its message now"
-        return Decision(state, Refuse(text))
+    if not_called(state):
+        awaited = "for a release" if state.settling_since else "until its inputs can be read"
+        return Decision(state, Refuse(f"the saga is waiting {awaited}; `sagas recover ID` sends its message now"))
     if state.status not in (SagaStatus.DEAD_LETTERED, SagaStatus.COMPENSATION_FAILED):
         if state.unanswered and not state.ended and state.lease is None:
             return Decision(_claimed(state, event.lease), Write(ev.SagaRecovered(stall=False)))

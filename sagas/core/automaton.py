@@ -164,16 +164,21 @@ def decide(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
 
 
 def _settled(plan: Plan, before: SagaState, after: SagaState, event: Event, now: float) -> SagaState:
-    """Return the saga with the time since which it waits for a release. A look at the saga keeps that time. Any other
-    commit ends the wait, and begins a new one if the deployed code does not fit the next step."""
-    if not isinstance(event, ev.Fact) or not (plan.settle or before.settling_since):
+    """Return the saga with the time since which it waits for a release, and with what it could not read. A look at the
+    saga keeps both. Any other commit ends the wait, and begins a new one if the deployed code does not fit the next
+    step."""
+    if not isinstance(event, ev.Fact):
+        return after
+    because = event.because if isinstance(event, ev.Postponed) else ""
+    looked = because in (ev.RELEASE, ev.INPUTS) or isinstance(event, ev.SagaRecovered)
+    if after.unread and not (looked and (because != ev.RELEASE or after.unread.gone)):
+        after = replace(after, unread=None)
+    if not (plan.settle or before.settling_since):
         return after
     stopped = after.ended or after.status is SagaStatus.DEAD_LETTERED
-    postponed = isinstance(event, ev.StepPostponed) and event.settling
     lost = isinstance(event, ev.StepLost) or getattr(event, "failure", None) == ev.LOST
-    keeps = postponed or isinstance(event, ev.SagaRecovered) or (lost and misfit(plan, after, now))
-    since = before.settling_since if keeps else 0.0
-    if not since and not stopped and plan.settle and (postponed or misfit(plan, after, now)):
+    since = before.settling_since if looked or (lost and misfit(plan, after, now)) else 0.0
+    if not since and not stopped and plan.settle and (because == ev.RELEASE or misfit(plan, after, now)):
         since = float(int(now))
     shown = since or after.status is SagaStatus.DEAD_LETTERED or after.unreadable != before.unreadable
     unread = after.unreadable if shown else ""

@@ -175,6 +175,8 @@ class AttentionCode(StrEnum):
     FAILED = "failed"
     RECOVERY_EXHAUSTED = "recovery_exhausted"
     NO_RESPONSE = "no_response"
+    NO_RIGHT = "no_right"
+    INPUTS_UNREACHABLE = "inputs_unreachable"
     OVERDUE = "overdue"
 
 
@@ -296,8 +298,16 @@ class ChildrenEnded(Fact, frozen=True):
     failure: Failure | None = None
 
 
+RELEASE = "release"
+"""Code was not called: the saga waits for a release whose code fits."""
+INPUTS = "inputs"
+"""Code was not called: the saga waits until its inputs can be read."""
+NOT_OWED = "not_owed"
+"""An undo was not called: the step needs none, which was unknown while its code was not deployed."""
+
+
 class Postponed(StepFact, frozen=True):
-    """The step or its undo raised ``NotYet``. That is not a failure.
+    """The step or its undo raised ``NotYet``, or was not called. That is not a failure.
 
     Args:
         message: what the step waits for.
@@ -305,8 +315,11 @@ class Postponed(StepFact, frozen=True):
         retry_at: epoch seconds of the next poll.
         since: epoch seconds of the first poll.
         looks: the number of polls so far.
-        settling: the code was not called. A stored value does not fit the step, and the saga waits for a release. Or
-            the undo is not owed, which was unknown while its code was not deployed.
+        because: empty if the code raised ``NotYet``; ``release`` or ``inputs`` if it was not called (rule 19);
+            ``not_owed`` if an undo was not called because the step needs none, which was unknown while its code was
+            not deployed.
+        code: with ``inputs``, why they cannot be read, as an :class:`AttentionCode`.
+        key: the object that S3 denies and that may be missing; empty if there is none.
     """
 
     message: str
@@ -314,7 +327,9 @@ class Postponed(StepFact, frozen=True):
     retry_at: Annotated[float, TIME] = field(name="next_attempt_at")
     since: Annotated[float, TIME]
     looks: Annotated[int, ALWAYS] = 1
-    settling: bool = False
+    because: str = ""
+    code: str = ""
+    key: str = ""
 
 
 class StepPostponed(Postponed, frozen=True):

@@ -36,7 +36,7 @@ from sagas.core.events import (
     WaitStarted,
     WaitTimedOut,
 )
-from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus, Unread
 from sagas.errors import TypeChanged
 
 SHORT_WAIT = 5.0
@@ -204,6 +204,18 @@ def lacks_policy(plan: Plan, state: SagaState, fact: Fact) -> bool:
     own = plan.steps[state.cursor]
     depends = isinstance(fact, StepFailed | ChildrenStarted | CompensationAttemptFailed)
     return depends and isinstance(own.undo if state.undoing else own.forward, Failure)
+
+
+def not_called(state: SagaState) -> bool:
+    """Whether the saga waits for a release, or until inputs can be read (rules 18 and 19). A signal also marks a saga
+    that waits for an operator, for its sender."""
+    return bool(state.settling_since or state.unread) and state.status is not SagaStatus.DEAD_LETTERED
+
+
+def next_reading(since: float, now: float, chance: float) -> float:
+    """Return when (epoch seconds) to try again to read inputs: after as long as the saga has waited since the first
+    try, at least 5 seconds and at most 5 minutes, and up to half of it earlier. ``chance``: from 0 to 1."""
+    return round(now + min(max(now - since, SHORT_WAIT), _LOOK_AGAIN) * (1 - chance / 2), 3)
 
 
 def settles(plan: Plan, state: SagaState, now: float) -> bool:
@@ -458,15 +470,25 @@ def has_failed(state: SagaState) -> bool:
 
 
 def step_in_trouble(state: SagaState) -> str:
-    """Return the name of the step for which a saga needs an operator."""
+    """Return the name of the step for which a saga is on the attention list."""
+    if state.current and unread_of(state):
+        return state.current.name
     undone = (step.name for step in state.steps if step.status is StepStatus.COMPENSATION_FAILED)
     current = state.current.name if state.current else state.steps[-1].name
     in_doubt = state.in_doubt[:1] if state.ended and state.status is not SagaStatus.FAILED else ()
     return next(undone, None) or next(iter(in_doubt), current)
 
 
+def unread_of(state: SagaState) -> Unread | None:
+    """Return why a saga is on the attention list although it needs no operator: its inputs cannot be read, and it
+    continues by itself once they can. ``None`` if it is not, or if it needs an operator, too."""
+    return state.unread if state.unread is not None and state.unread.listed and not state.attention else None
+
+
 def attention_code(state: SagaState) -> AttentionCode:
-    """Return why a saga needs an operator."""
+    """Return why a saga is on the attention list."""
+    if unread := unread_of(state):
+        return AttentionCode(unread.code)
     failed = [step for step in state.steps if step.status is StepStatus.COMPENSATION_FAILED]
     if failed:
         # An undo that failed without an attempt has no code or no readable input.

@@ -193,6 +193,29 @@ class Polling(Struct, frozen=True):
     due: float = 0.0
 
 
+class Unread(Struct, frozen=True):
+    """The inputs of the current step or undo cannot be read. The saga waits, and nothing is counted (rule 19).
+
+    Args:
+        since: epoch seconds of the first look.
+        code: ``no_right``, ``inputs_unreachable``, or ``gone`` if the object that S3 denied is missing.
+        error: the missing right and its resource, or the error of AWS.
+        listed: whether the saga is on the attention list for it.
+        key: the object that S3 denied, until it is known to exist.
+    """
+
+    since: float
+    code: str
+    error: str
+    listed: bool = False
+    key: str = ""
+
+    @property
+    def gone(self) -> bool:
+        """Whether the input is missing, so there is nothing to wait for."""
+        return self.code == "gone"
+
+
 class Purge(Struct, frozen=True):
     """The purge of a saga. From its beginning on, nothing else can change the saga.
 
@@ -318,6 +341,7 @@ class SagaState(Struct, frozen=True):
         order: the parent's request to undo the saga after its end.
         paused: whether a pause has stopped the saga. It has no message until it is resumed.
         settling_since: when the saga began to wait for a release, because the deployed code does not fit its next step.
+        unread: set if the inputs of what the saga does next could not be read at the last look.
         retrying_undos: whether a retry is running, of only the undos that had failed.
     """
 
@@ -360,6 +384,7 @@ class SagaState(Struct, frozen=True):
     order: Order | None = None
     paused: bool = False
     settling_since: float = 0.0
+    unread: Unread | None = None
     retrying_undos: bool = False
 
     @property

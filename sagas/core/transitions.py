@@ -29,10 +29,13 @@ from sagas.core.states import (
     SagaStatus,
     StepState,
     StepStatus,
+    Unread,
 )
 
-_LONGEST_UNREADABLE = 300
-"""Maximum characters that a saga stores about why a value does not fit. The journal has more."""
+_LONGEST_STORED = 300
+"""Maximum characters that a saga stores about why a value does not fit or cannot be read. The journal has more."""
+LISTED_AFTER = 900.0
+"""Seconds after which a saga whose inputs are out of reach is on the attention list."""
 
 
 def committed(state: SagaState) -> SagaState:
@@ -277,8 +280,11 @@ def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: fl
     step = _running(state, fact)
     if step is None:
         return Decision(state)
-    if fact.settling:
-        return proceed(plan, _not_called(state, fact, step), now)
+    if fact.because:
+        ready = StepStatus.RETRYING if state.polling is None else StepStatus.WAITING
+        step = replace(step, status=ready, attempts=step.attempts.given_back())
+        after = not_called(state.with_step(fact.index, step), fact, now)
+        return proceed(plan, replace(after, status=_before_call(state)), now)
     again = replace(
         step,
         status=StepStatus.WAITING,
@@ -294,19 +300,29 @@ def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: fl
     return proceed(plan, try_again(after, fact.retry_at, now), now)
 
 
-def _not_called(state: SagaState, fact: ev.StepPostponed, step: StepState) -> SagaState:
-    """Uncount the attempt and try again later, because a stored value does not fit the deployed code."""
-    polls = state.polling is not None
-    ready = replace(
-        step, status=StepStatus.WAITING if polls else StepStatus.RETRYING, attempts=step.attempts.given_back()
-    )
-    return replace(
-        committed(state).with_step(fact.index, ready),
-        status=SagaStatus.WAITING if polls else SagaStatus.RUNNING,
-        dispatch=state.dispatch + 1,
-        not_before=fact.retry_at,
-        unreadable=fact.message[:_LONGEST_UNREADABLE],
-    )
+def _before_call(state: SagaState) -> SagaStatus:
+    """Return the status of a saga whose step was claimed and not called."""
+    return SagaStatus.RUNNING if state.polling is None else SagaStatus.WAITING
+
+
+def not_called(state: SagaState, fact: ev.Postponed, now: float) -> SagaState:
+    """Try again later with a new message, because a stored value does not fit the deployed code or cannot be read."""
+    again = replace(committed(state), dispatch=state.dispatch + 1, not_before=fact.retry_at)
+    if fact.because == ev.INPUTS:
+        return replace(again, unread=unread(state.unread, fact.since, (fact.code, fact.message, fact.key), now))
+    return replace(again, unreadable=fact.message[:_LONGEST_STORED])
+
+
+def unread(before: Unread | None, first: float, why: tuple[str, str, str], now: float) -> Unread:
+    """Return the mark of a saga whose inputs could not be read. A missing right puts it on the attention list at once,
+    and anything else after a while. ``before``: the mark of the last look. ``first``: the time of the first look, if
+    this is it. ``why``: a code, a text, and the object that may be missing."""
+    code, text, key = why
+    error, since = text[:_LONGEST_STORED], first if before is None else before.since
+    listed = code == ev.AttentionCode.NO_RIGHT or now - since >= LISTED_AFTER
+    if before is not None and before.error == error:  # somebody may have looked for the object since
+        return replace(before, listed=listed)
+    return Unread(since, code, error, listed, key)
 
 
 def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, now: float) -> Decision:
@@ -341,7 +357,7 @@ def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, 
 
 def unreadable_part(failure: ev.Failure | None) -> str:
     """Return a text on the stored value that does not fit the deployed code; empty if the failure has another cause."""
-    return failure.message[:_LONGEST_UNREADABLE] if failure is not None and failure.type_changed else ""
+    return failure.message[:_LONGEST_STORED] if failure is not None and failure.type_changed else ""
 
 
 def saga_failed(plan: Plan, state: SagaState, fact: ev.SagaFailed, now: float) -> Decision:
@@ -389,7 +405,7 @@ def recovered(plan: Plan, state: SagaState, fact: ev.SagaRecovered, now: float) 
         unanswered=state.unanswered if fact.stall else fact.unanswered,
         attention=now if fact.attention else state.attention,
         dispatch=state.dispatch + 1,
-        not_before=0.0 if state.settling_since and not in_wait(state) else state.not_before,
+        not_before=0.0 if (state.settling_since or state.unread) and not in_wait(state) else state.not_before,
     )
     if after.status is SagaStatus.WAITING:  # a long wait has no message that would do what is owed
         return proceed(plan, after, now)

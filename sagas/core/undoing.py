@@ -8,7 +8,7 @@ from sagas.core import events as ev
 from sagas.core.commands import Decision
 from sagas.core.rules import Plan, forward, job_in_doubt, next_undo, undo_out_of_budget, undo_pending, undoable
 from sagas.core.states import Cancel, Order, Polling, Recovery, SagaState, SagaStatus, StepState, StepStatus
-from sagas.core.transitions import busy, committed, proceed, released, stalled, try_again, unreadable_part
+from sagas.core.transitions import busy, committed, not_called, proceed, released, stalled, try_again, unreadable_part
 
 
 def cancel_requested(plan: Plan, state: SagaState, fact: ev.CancelRequested, now: float) -> Decision:
@@ -115,8 +115,11 @@ def undo_postponed(plan: Plan, state: SagaState, fact: ev.CompensationPostponed,
     step = _being_undone(state, fact)
     if step is None or state.joins:
         return Decision(state)
-    if fact.settling:
+    if fact.because == ev.NOT_OWED:
         return proceed(plan, _passed(plan, state, fact, step), now)
+    if fact.because:
+        step = replace(step, status=undo_pending(step), undo_attempts=step.undo_attempts.given_back())
+        return proceed(plan, not_called(state.with_step(fact.index, step), fact, now), now)
     again = replace(step, status=undo_pending(step), undo_attempts=step.undo_attempts.excused())
     after = replace(
         committed(state).with_step(fact.index, again),

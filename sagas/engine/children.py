@@ -10,9 +10,10 @@ Looks may be repeated, interrupted and concurrent.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import TypeVar
 
 from msgspec import Struct, structs
 from msgspec.structs import replace
@@ -21,9 +22,12 @@ from sagas.core import events as ev
 from sagas.core.automaton import decide
 from sagas.core.commands import CancelArrived, ChildrenFact, ChildrenSeen, Refuse, StallNoticed
 from sagas.core.ids import child_id, parent_of
-from sagas.core.rules import ForwardPlan, next_fact
+from sagas.core.rules import ForwardPlan, next_fact, next_reading, unread_of
 from sagas.core.states import SagaState, SagaStatus, StepState
+from sagas.core.text import iso
+from sagas.core.transitions import unread
 from sagas.engine.advance import Advancer
+from sagas.engine.attempt.failures import NotRead, is_gone, why_not_read
 from sagas.engine.attempt.runner import LARGEST_RESULT
 from sagas.engine.committer import EntryContext
 from sagas.engine.joining import BLOCK
@@ -31,9 +35,9 @@ from sagas.engine.ports import MessageSender, WorkSender
 from sagas.engine.start.children import PARENT, ChildCreator
 from sagas.errors import ChildrenFailed, TypeChanged, Unavailable, WrongResult
 from sagas.messaging.message import Message
-from sagas.messaging.work import NOW, ChildrenToStart, SagasToAdvance
+from sagas.messaging.work import NOW, ChildrenToStart, SagasToAdvance, Work
 from sagas.paths import EACH
-from sagas.store.connection import Changed, Fenced
+from sagas.store.connection import Changed, Fenced, Withheld
 from sagas.store.control.control import ControlItems
 from sagas.store.joins import (
     CARRIED,
@@ -49,6 +53,8 @@ from sagas.store.joins import (
     undoing,
 )
 from sagas.store.journal.entries import NEVER_STARTED, Entry, hiding
+
+T = TypeVar("T")
 
 _AT_ONCE = 16
 """The number of results that are read concurrently."""
@@ -73,30 +79,61 @@ class Children(Struct, frozen=True):
     sender: MessageSender
     work: WorkSender
 
-    def look(self, saga_id: str, *, thorough: bool = False) -> None:
-        """Advance a saga as far as is possible now, unless a worker holds its lease."""
+    def look(self, saga_id: str, *, thorough: bool = False) -> bool:
+        """Advance a saga as far as is possible now, unless a worker holds its lease. Returns whether it is on the
+        attention list because what it needs cannot be read."""
         for _ in range(_ROUNDS):
             state = self.control.get(saga_id)
             if state is None or (state.lease is not None and state.lease.expires_at > self._now):
-                return
+                return False
             owed = next_fact(self.advancer.plan(state), state, self._now) is not None or state.lease is not None
             if owed or not state.joins:
                 stalled, context = StallNoticed(self.advancer.lease()), _SUPERVISOR
                 with suppress(Fenced):
                     self.advancer.advance(state, stalled, context)
-                return
-            more = self._undone(state, thorough) if state.undoing else self._joined(state, thorough)
+                return False
+            if state.unread is not None and state.not_before > self._now and not thorough:
+                return False  # a look at that time is on its way
+            try:
+                more = self._undone(state, thorough) if state.undoing else self._joined(state, thorough)
+            except NotRead as error:
+                return self._look_later(saga_id, error.cause, SagasToAdvance([saga_id], thorough=True).work())
             if not more:
-                return
+                self._was_read(state)
+                return False
+        return False
 
     def list_stuck(self, saga_id: str, looks: int) -> None:
         """Put a parent on the attention list if its children have ended but every attempt to join them has failed."""
         state = self.control.get(saga_id)
-        if state is None or not state.joins or state.undoing or state.attention:
+        if state is None or not state.joins or state.undoing or state.attention or state.unread:
             return
         tally = self.joins.first_ends(state.saga_id, state.steps[state.cursor])
         if tally.ended >= state.steps[state.cursor].fan_out.children:
             self._seen(state, ev.SagaRecovered(stall=False, unanswered=looks, attention=True))
+
+    def _look_later(self, saga_id: str, error: Unavailable, work: Work) -> bool:
+        """Mark a parent whose inputs, or whose children's results, cannot be read, and do the work later (rule 19).
+        Returns whether the parent is on the attention list for it."""
+        state, clock = self.control.get(saga_id), self.advancer.services.clock
+        if state is None or not state.joins:
+            return False
+        now = clock.now()
+        mark = unread(state.unread, now, why_not_read(error), now)
+        again = next_reading(mark.since, now, clock.chance())
+        after = structs.replace(state, unread=mark, not_before=again, updated_at=now)
+        self.control.mark_unread(state, after, self.advancer.plan(state).stale_after)
+        self.work.send_work(NOW, [work], again - now)
+        fields = {"saga_id": saga_id, "error": mark.error, "until": iso(again)}
+        self.advancer.services.logger.warning("what a step with children needs cannot be read", extra=fields)
+        return unread_of(after) is not None
+
+    def _was_read(self, state: SagaState) -> None:
+        """Remove the mark of a parent that could be read again."""
+        current = self.control.get(state.saga_id) if state.unread is not None else None
+        if current is not None and current.unread is not None and current.joins:
+            after = structs.replace(current, unread=None, not_before=0.0)
+            self.control.mark_unread(current, after, self.advancer.plan(current).stale_after)
 
     @property
     def _now(self) -> float:
@@ -139,15 +176,21 @@ class Children(Struct, frozen=True):
             self.work.send_work(NOW, [block.work() for block in blocks])
         return False
 
-    def start(self, block: ChildrenToStart) -> None:
-        """Start children that were handed out. Children that exist or must not start stay unchanged."""
+    def start(self, block: ChildrenToStart) -> bool:
+        """Start children that were handed out. Children that exist or must not start stay unchanged. Returns the same
+        as :meth:`look`."""
         state = self.control.get(block.saga_id)
         if state is None or not state.joins or state.undoing or state.cancel.at:
-            return
+            return False
         step = state.steps[state.cursor]
         if (step.name, step.round) != (block.step, block.round):
-            return
-        self._start(state, step, range(block.first, min(block.first + block.count, step.fan_out.handed_out)))
+            return False
+        try:
+            self._start(state, step, range(block.first, min(block.first + block.count, step.fan_out.handed_out)))
+        except NotRead as error:
+            return self._look_later(state.saga_id, error.cause, block.work())
+        self._was_read(state)
+        return False
 
     def _start(self, state: SagaState, step: StepState, positions: Iterable[int]) -> None:
         declaration = self._declaration(state, step)
@@ -178,9 +221,8 @@ class Children(Struct, frozen=True):
 
     def _declaration(self, state: SagaState, step: StepState) -> Entry:
         """Return the entry with the types and requests of the step's children."""
-        return self.advancer.services.journal.entries(state.saga_id, [step.fan_out.requests_seq])[
-            step.fan_out.requests_seq
-        ]
+        seq, journal = step.fan_out.requests_seq, self.advancer.services.journal
+        return _reading(lambda: journal.entries(state.saga_id, [seq]))[seq]
 
     def _continue(self, state: SagaState, step: StepState) -> None:
         """Start the children that were handed out to a worker that has died."""
@@ -213,7 +255,7 @@ class Children(Struct, frozen=True):
                 for position, outcome in done.items()
             }
             try:
-                context = self._joined_results(state, step, ids)
+                context = _reading(lambda: self._joined_results(state, step, ids))
             except (TypeChanged, WrongResult) as error:
                 failure = ev.Failure(type(error).__name__, str(error))
         return self._seen(state, ev.ChildrenEnded(state.cursor, len(done), len(failed), failure), context)
@@ -230,17 +272,15 @@ class Children(Struct, frozen=True):
             if saga_id not in seqs or (seqs[saga_id] and saga_id not in by_id):
                 raise _unreadable(step, position, saga_id, "is missing")
 
-        def load(entry: Entry) -> Entry:
-            try:
-                return journal.load(entry)
-            except Changed:
-                raise _unreadable(step, ids[entry.saga_id], entry.saga_id, ev.GONE) from None
-
         several = len({child.saga for child in children.values()}) > 1
         hidden = {*self.advancer.registry.redaction(state.saga).hidden.get(step.name, ())}
         for entry in entries:
             hidden |= {(f"[{ids[entry.saga_id]}]" if several else EACH, *path) for path in entry.hidden}
         texts, size = ["null"] * step.fan_out.children, 0
+
+        def load(entry: Entry) -> Entry:
+            return self._loaded(state, step, ids[entry.saga_id], entry)
+
         # Each result stored in S3 takes a request. Reading stops at the size limit, which bounds the memory.
         with ThreadPoolExecutor(_AT_ONCE, "joining") as pool:
             for first in range(0, len(entries), _AT_ONCE):
@@ -254,6 +294,15 @@ class Children(Struct, frozen=True):
             large = f"the results of its children have more than {LARGEST_RESULT:,} bytes of JSON together"
             raise WrongResult(f"step {step.name!r}: {large}; let them return S3Objects")
         return EntryContext(payload, hiding(sorted(hidden)), actor="supervisor")
+
+    def _loaded(self, state: SagaState, step: StepState, position: int, entry: Entry) -> Entry:
+        """Return the entry with a child's result."""
+        try:
+            return self.advancer.services.journal.load(entry)
+        except (Changed, Withheld) as error:
+            if isinstance(error, Withheld) and not is_gone(state, error):
+                raise
+            raise _unreadable(step, position, entry.saga_id, ev.GONE) from None
 
     def _seen(
         self,
@@ -385,6 +434,14 @@ class Children(Struct, frozen=True):
                     to_wake.append(saga_id)
         self._wake(to_wake, thorough)
         return recorded
+
+
+def _reading(read: Callable[[], T]) -> T:
+    """Return what ``read`` returns. If it cannot be read for now, raise :class:`NotRead`."""
+    try:
+        return read()
+    except Unavailable as error:
+        raise NotRead(error) from error
 
 
 def _unreadable(step: StepState, position: int, saga_id: str, why: str) -> TypeChanged:

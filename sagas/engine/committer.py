@@ -117,8 +117,7 @@ class Committer:
             if following is None or following == fact:
                 raise Fenced(f"{fact.action} is no longer possible in the saga's state")
             return Decision(state, Write(following)), None, False
-        previous = None if state.polling is None else (state.polling.message, state.polling.after)
-        if isinstance(fact, ev.Postponed) and previous == (fact.message, fact.after) and decision.then is None:
+        if isinstance(fact, ev.Postponed) and decision.then is None and _recorded(state, fact):
             return self._poll_again(plan, state, fact, context, decision), None, False
         entry = self._entry(state, decision.state, fact, context)
         decision = _proven(decision, state, entry)
@@ -150,8 +149,8 @@ class Committer:
     def _poll_again(
         self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext, decision: Decision
     ) -> Decision:
-        """Commit without an entry. The journal already has an equal entry, and a step may poll once per second for
-        days."""
+        """Commit without an entry. The journal already has an equal entry, or one that says that the inputs cannot be
+        read. A step may poll once per second for days, and an outage may last as long."""
         after = structs.replace(decision.state, seq=state.seq)
         try:
             write_contended(self._clock, partial(self._control.commit, state, after, plan.stale_after))
@@ -266,6 +265,13 @@ def _jobs_in_doubt(before: SagaState, after: SagaState) -> list[str]:
     Which undo is deployed at this moment decides it, so the entry says it."""
     pairs = zip(before.steps, after.steps, strict=True)
     return [now.name for was, now in pairs if now.postponed and now.outcome_unknown and not was.outcome_unknown]
+
+
+def _recorded(state: SagaState, fact: ev.Postponed) -> bool:
+    """Whether the journal already says that the step waits for this."""
+    if fact.because:
+        return fact.because == ev.INPUTS and state.unread is not None
+    return state.polling is not None and (state.polling.message, state.polling.after) == (fact.message, fact.after)
 
 
 def _names_pivot(before: SagaState, after: SagaState, fact: ev.Fact) -> bool:

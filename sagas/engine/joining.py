@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -43,6 +44,8 @@ class JoinObserver(Struct, frozen=True):
             if self._wakes(after, after.parent):
                 self.work.send_work(NOW, [SagasToAdvance([after.parent.saga_id]).work()])
         except SagaError as error:
+            with suppress(SagaError):  # the supervisor looks rarely at a parent that has waited for long
+                self.control.make_due(after.parent.saga_id, after.updated_at)
             fields = {"saga_id": after.saga_id, "parent": after.parent.saga_id, "error": type(error).__name__}
             self.logger.warning("could not wake the parent of an ended child; the supervisor will", extra=fields)
 

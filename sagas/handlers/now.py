@@ -32,7 +32,7 @@ def _engine() -> Now:
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Handle the messages of an SQS event; see :func:`sagas.handlers.tasks.working.handle_records`."""
     tasks = {LOOK: _look, "recover": recover_due, CHILDREN: _children, START: _start}
-    return handle_records(event, context, _engine(), tasks, {CHILDREN: _failed_looks})
+    return handle_records(event, context, _engine(), tasks, {CHILDREN: _failed_looks}, {CHILDREN: _children_again})
 
 
 def _look(work: Work, context: Any, engine: Now) -> None:
@@ -52,7 +52,18 @@ def _children(work: Work, context: Any, engine: Now) -> None:
             remaining = {"sagas": request.sagas[position:], "thorough": request.thorough}
             engine.queues.send_work(NOW, [Work(work.task, remaining, work.hops + 1)])
             return
-        engine.children.look(saga_id, thorough=request.thorough)
+        _count(engine.children.look(saga_id, thorough=request.thorough))
+
+
+def _count(unread: bool) -> None:
+    """Count a look at a parent that is on the attention list because what it needs cannot be read."""
+    if unread:
+        telemetry().measure("InputsUnread", 1)
+
+
+def _children_again(work: Work, context: Any, engine: Now) -> None:
+    """Advance the same sagas again. The first time may have been interrupted, so complete what it began."""
+    _children(Work(work.task, {**work.details, "thorough": True}, work.hops), context, engine)
 
 
 def _failed_looks(work: Work, context: Any, engine: Now) -> None:
@@ -66,12 +77,12 @@ def _failed_looks(work: Work, context: Any, engine: Now) -> None:
         engine.queues.send_work(NOW, [Work(work.task, details, work.hops + 1) for details in alone])
         return
     engine.children.list_stuck(request.sagas[0], MOST_FAILURES)
-    engine.children.look(request.sagas[0], thorough=request.thorough)
+    _count(engine.children.look(request.sagas[0], thorough=request.thorough))
 
 
 def _start(work: Work, context: Any, engine: Now) -> None:
     """Start children of a step."""
-    engine.children.start(ChildrenToStart.of(work))
+    _count(engine.children.start(ChildrenToStart.of(work)))
 
 
 def reset() -> None:

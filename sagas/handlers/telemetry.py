@@ -13,7 +13,8 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from msgspec import Struct
 
-from sagas.core.events import Fact
+from sagas.core.events import INPUTS, Fact, Postponed
+from sagas.core.rules import unread_of
 from sagas.core.states import SagaState, SagaStatus, StepStatus
 from sagas.core.text import iso
 from sagas.errors import NewerFormat
@@ -74,6 +75,9 @@ METRICS: Final = {
     "SagaWithoutCode": Metric("The number of sagas in flight whose type is not deployed.", "service"),
     "ShardsReduced": Metric("`shards` was lowered: the number of higher shards still in use.", "service"),
     "NewerMessageFormat": Metric("A message waits for a newer version of the library.", "service"),
+    "InputsUnread": Metric(
+        "A saga has looked again for inputs that cannot be read, and is on the attention list for it.", "service"
+    ),
     "AuditMismatch": Metric("The number of sampled audit trails that differ from what was written.", "service"),
     "CallbackKeyTooShort": Metric(
         "The current secret of callback URLs has fewer than 32 bytes. The previous one signs them.", "service"
@@ -126,6 +130,8 @@ class Telemetry:
             self.count(f"Saga{after.status.value.title().replace('_', '')}", after.saga)
         if listed and after.status is not SagaStatus.COMPENSATION_FAILED:  # one alarm is enough
             self.count("SagaNeedsAttention", after.saga)
+        if isinstance(fact, Postponed) and fact.because == INPUTS and unread_of(after):
+            self.measure("InputsUnread", 1)
         undo_pending = index is not None and after.steps[index].status is not StepStatus.COMPENSATION_FAILED
         retried = fact.action == "CompensationAttemptFailed" and after.undoing and undo_pending
         if fact.action in ("StepFailed", "StepLost") and index is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, cast
 
 from botocore.config import Config
@@ -13,7 +13,7 @@ from pynamodb.connection import Connection
 
 from sagas.aws import HOT, code_of, connect, translated
 from sagas.core.states import SagaState
-from sagas.errors import Ambiguous, SagaError, Unavailable
+from sagas.errors import Ambiguous, Denied, SagaError, Unavailable
 
 
 class Refused(SagaError):
@@ -43,6 +43,15 @@ class Changed(SagaError):
 
     def __init__(self, saga_id: str) -> None:
         super().__init__(f"a payload of saga {saga_id} is missing, was changed, or belongs to another saga")
+
+
+class Withheld(Denied):
+    """S3 denies a stored payload. Either the right to read it is missing, or the payload is, which only a caller that
+    may list the bucket can find out. ``key``: the payload's key."""
+
+    def __init__(self, denied: Denied, key: str) -> None:
+        super().__init__(str(denied), denied.right)
+        self.key = key
 
 
 class Fenced(SagaError):
@@ -78,6 +87,14 @@ def _canceled(reasons: Sequence[Any]) -> SagaError:
     return Contended(text) if _AGAIN.issuperset(codes.values()) else Unwritable(text)
 
 
+def _tables_in(request: Mapping[str, Any]) -> str:
+    """Return the name of the request's table, or of its tables."""
+    if "TableName" in request:
+        return request["TableName"]
+    written = (write["TableName"] for item in request.get("TransactItems", ()) for write in item.values())
+    return ", ".join(dict.fromkeys((*request.get("RequestItems", ()), *written)))
+
+
 class SharedConnection(Connection):
     """PynamoDB's connection, with the execution environment's only session. It raises only errors of this library."""
 
@@ -104,7 +121,7 @@ class SharedConnection(Connection):
 
     def dispatch(self, operation_name: str, operation_kwargs: dict[str, Any]) -> dict[str, Any]:
         """Send a request and return the answer."""
-        with translated("DynamoDB", lost=Ambiguous):
+        with translated("DynamoDB", lost=Ambiguous, resource=partial(_tables_in, operation_kwargs)):
             try:
                 return cast("Any", super()).dispatch(operation_name, operation_kwargs)
             except ClientError as error:

@@ -60,7 +60,7 @@ class PayloadEncryption:
             wrapped = self._in_use.get(saga_id)
             key = None if wrapped is None else self._unwrapped.get((saga_id, wrapped))
         if wrapped is None or key is None:
-            with translated("KMS"):
+            with translated("KMS", resource=lambda: self._key_id):
                 generated = self._client.generate_data_key(
                     KeyId=self._key_id, KeySpec="AES_256", EncryptionContext=_context(saga_id)
                 )
@@ -83,7 +83,7 @@ class PayloadEncryption:
         with self._lock:
             key = self._unwrapped.get((saga_id, wrapped))
         if key is None:
-            with translated("KMS"):
+            with translated("KMS", resource=lambda: self._key_id):
                 try:
                     answer = self._client.decrypt(
                         KeyId=self._key_id, CiphertextBlob=wrapped, EncryptionContext=_context(saga_id)

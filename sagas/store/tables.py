@@ -22,7 +22,7 @@ from pynamodb.indexes import GlobalSecondaryIndex, KeysOnlyProjection
 from pynamodb.models import Model
 
 from sagas.aws import BEST_EFFORT
-from sagas.core.rules import attention_code, step_in_trouble
+from sagas.core.rules import attention_code, step_in_trouble, unread_of
 from sagas.core.states import SagaState
 from sagas.core.text import iso
 from sagas.store.connection import SharedConnection
@@ -199,6 +199,7 @@ def _control(settings: StoreSettings) -> type[Model]:
         progress = DocumentAttribute(null=True)
         purge = DocumentAttribute(null=True)
         polling = DocumentAttribute(null=True)
+        unread = DocumentAttribute(null=True)
         deadline = UnicodeAttribute(null=True)
         overdue = BooleanAttribute(null=True)
         parent = DocumentAttribute(null=True)
@@ -396,7 +397,8 @@ class Incident(Struct, frozen=True):
     @classmethod
     def of(cls, state: SagaState) -> Incident:
         """Return the incident of a state."""
-        at = f"{iso(state.attention)[:_SECONDS]}Z"
+        unread = unread_of(state)
+        at = f"{iso(unread.since if unread else state.attention)[:_SECONDS]}Z"
         return cls(at, state.saga, step_in_trouble(state), attention_code(state).value, state.error_type)
 
     @classmethod

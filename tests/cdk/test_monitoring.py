@@ -57,7 +57,7 @@ class TestAlarms:
                 *[("Sagas", "SweepStopped"), ("Sagas", "SweepFailed"), ("Sagas", "BreakerOpened")],
                 *[("Sagas", "RecordFailed"), ("Sagas", "OldestOverdueSaga")] * 5,
                 *[("Sagas", "OldestOverdueSaga"), ("Sagas", "SagaWithoutCode"), ("Sagas", "NewerMessageFormat")],
-                ("Sagas", "AuditMismatch"),
+                *[("Sagas", "AuditMismatch"), ("Sagas", "InputsUnread")],
                 *[("AWS/Lambda", "Invocations"), ("AWS/ApiGateway", "5XXError")],
                 *[("AWS/Lambda", "Errors")] * 19,
                 *[("AWS/Lambda", "Throttles")] * 3,

@@ -119,7 +119,8 @@ def test_inputs_out_of_reach_do_not_count(deployed: Make, monkeypatch: pytest.Mo
         t.invoke("cautious", "call")
         t.clock.time += 2
     assert LOG == []
-    assert t.stack.entries(saga_id)[-1]["details"]["error"]["type"] == "Unavailable"
+    entry = t.stack.entries(saga_id)[-1]
+    assert (entry["action"], entry["details"]["because"]) == ("StepPostponed", "inputs")
     assert _stored() == BreakerState()
 
 

@@ -17,7 +17,7 @@ from sagas.core.commands import Discard, FailDelivery, Postpone
 from sagas.engine.attempt.attempt import PAUSES
 from sagas.engine.attempt.course import COMMIT_RESERVE
 from sagas.errors import Ambiguous, Unavailable
-from tests.engine.outages import DONE, REQUEST, Begin, Outage, carried, lost_at
+from tests.engine.outages import DONE, REQUEST, Begin, Outage, arrive_at_once, carried, lost_at
 from tests.support.bench import Bench
 from tests.support.sagas import FAIL, LOG, Order, Stubborn, Trip
 
@@ -125,15 +125,17 @@ def test_a_short_outage_while_inputs_are_read_costs_no_attempt(bench: Make, monk
     assert DONE == LOG
 
 
-def test_a_longer_one_is_a_failed_attempt_in_which_nothing_ran(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_longer_one_costs_no_attempt_either(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     b = bench(Trip, carry=False)
     saga_id = b.start("trip", REQUEST)
+    arrive_at_once(monkeypatch)
     Unread(b, monkeypatch, len(PAUSES) + 1)
     b.run()
     saga = b.show(saga_id)
-    assert (saga["status"], saga["steps"][0]["attempts"]) == ("COMPLETED", 2)
-    assert LOG == ["book:2", "pay:1", "tell:1"]
-    assert b.actions(saga_id)[:3] == ["SagaStarted", "StepFailed", "StepCompleted"]
+    assert (saga["status"], saga["steps"][0]["attempts"]) == ("COMPLETED", 1)
+    assert DONE == LOG
+    assert b.actions(saga_id)[:3] == ["SagaStarted", "StepPostponed", "StepCompleted"]
+    assert b.state(saga_id).unread is None
 
 
 def test_inputs_are_not_waited_for_beyond_the_lease(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,10 +146,11 @@ def test_inputs_are_not_waited_for_beyond_the_lease(bench: Make, monkeypatch: py
 
     b = bench(Brief, carry=False)
     saga_id = b.start("brief", REQUEST)
+    arrive_at_once(monkeypatch)
     Unread(b, monkeypatch, len(PAUSES))
     b.run()
     assert b.clock.slept[:2] == [PAUSES[0]]
-    assert (b.show(saga_id)["status"], LOG) == ("COMPENSATED", [])
+    assert (b.show(saga_id)["status"], LOG) == ("COMPLETED", ["read"])
 
 
 def test_without_time_left_there_is_one_try(bench: Make, outage: Begin) -> None:

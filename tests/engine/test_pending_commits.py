@@ -43,6 +43,7 @@ OUTCOMES: list[tuple[ev.Fact, str | None]] = [
     (ev.StepCompleted(0, 3), '{"a":1}'),
     (ev.WaitStarted(0, 3, NOW + 60), None),
     (ev.StepPostponed(0, 3, "not yet", 5.0, NOW + 5, NOW, 2), None),
+    (ev.StepPostponed(0, 3, "denied", 5.0, NOW + 5, NOW, because=ev.INPUTS, code="no_right", key="k"), None),
     (ev.ChildrenStarted(0, 3, 2, ("kid", "cat")), '[{"a":1},{"a":2}]'),
     (ev.StepFailed(0, 3, _FAILURE, retry_at=NOW + 7, outcome_unknown=True), None),
     (ev.StepFailed(0, 3, _FAILURE, permanent=True, rejected=True, excused=True), None),

@@ -181,6 +181,24 @@ def _large_results(world: CrashWorld) -> None:
     life(world, "bulky")
 
 
+@LIVES.ends("COMPLETED")
+def _inputs_out_of_reach(world: CrashWorld) -> None:
+    """For longer than the attempts of a step would last."""
+    world.start("bulky")
+    world.until("StepCompleted", "first")
+    STAGE.unreadable = 24
+    world.settle()
+
+
+@LIVES.ends("COMPENSATED")
+def _inputs_of_an_undo_out_of_reach(world: CrashWorld) -> None:
+    STAGE.reject = {"second"}
+    world.start("bulky")
+    world.until("StepFailed", "second")
+    STAGE.unreadable = 24
+    world.settle()
+
+
 @LIVES.ends("COMPENSATED")
 def _large_results_undone(world: CrashWorld) -> None:
     STAGE.reject = {"second"}

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from sagas.core import arrivals, automaton, rules, transitions, undoing
 from sagas.core import events as ev
 from sagas.core.commands import CancelArrived, CompensateArrived, Decision
-from sagas.core.rules import Plan, forward
+from sagas.core.events import Failure
+from sagas.core.rules import Plan, Policy, forward
 from sagas.core.states import Cancel, SagaState, StepStatus
 from sagas.engine import children
 from sagas.store.control.control import ControlItems
@@ -128,7 +129,7 @@ def _pivots_hide_deadlines() -> Generator[None]:
 def _pivots_let_failures_undo() -> Generator[None]:
     policy = rules.exhausted_policy
 
-    def unminding(plan: Plan, state: SagaState, step: Any, *, rejected: bool) -> str:
+    def unminding(plan: Plan, state: SagaState, step: Any, *, rejected: bool) -> Policy | Failure:
         return policy(plan, _plain(state), step, rejected=rejected)
 
     with _in_place("exhausted_policy", unminding):

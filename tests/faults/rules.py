@@ -647,6 +647,17 @@ def _blueprints_are_hoped_for() -> Generator[None]:
         yield
 
 
+@_rule("19: who was not called is not counted", Life("inputs_out_of_reach"), Life("inputs_of_an_undo_out_of_reach"))
+def _unread_inputs_are_a_failure() -> Generator[None]:
+    fail = Attempt.fail
+
+    def counted(self: Attempt, held: SagaState, error: Exception) -> Any:
+        return fail(self, held, getattr(error, "cause", error))
+
+    with patch.object(Attempt, "fail", counted):
+        yield
+
+
 @_rule("11: what was postponed and never completed is undone", Life("stopped_a_job, chained"))
 def _postponed_steps_are_not_undone() -> Generator[None]:
     undoable = rules.undoable

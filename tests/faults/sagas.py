@@ -37,6 +37,7 @@ class Stage:
     Args:
         fail: by step or undo: how many executions fail before one succeeds.
         reject: steps that are rejected.
+        unreadable: how often S3 still refuses a large result.
         refuse: what was stored of a stamp does not fit any more, as after a deployment.
         looked: executions of steps and undos that said that it is not yet time.
         perform: does an effect, on the record.
@@ -46,6 +47,7 @@ class Stage:
     fail: dict[str, int] = field(default_factory=dict[str, int])
     reject: set[str] = field(default_factory=set[str])
     refuse: bool = False
+    unreadable: int = 0
     looked: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
     perform: Callable[[str, Context], None] = _nothing
     during: Callable[[str, Context], None] = _nothing

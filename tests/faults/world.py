@@ -188,6 +188,7 @@ class CrashWorld:
         self._engine = None
         self._horizon, self._tick_at = float("inf"), self.clock.now() + TICK
         STAGE.fail, STAGE.reject, STAGE.refuse, STAGE.looked = {}, set(), False, set()
+        STAGE.unreadable = 0
         STAGE.perform, STAGE.during = self._perform, lambda name, ctx: None
         if families:  # the first visit asks once how all sagas of all types ended, which makes many requests
             with self.wire.aside():
@@ -215,6 +216,9 @@ class CrashWorld:
                 self.objects.pop(one["Key"], None)
             return {}
         assert operation == "GetObject", operation
+        if STAGE.unreadable:
+            STAGE.unreadable -= 1
+            raise refusal("SlowDown", operation)
         if request["Key"] not in self.objects:  # a purge was faster
             raise refusal("NoSuchKey", operation)
         body = self.objects[request["Key"]]
@@ -632,9 +636,7 @@ def rows_of(items: Iterable[dict[str, Any]], saga_id: str) -> Rows:
 def _error_in(details: dict[str, Any]) -> str:
     """The type of an entry's error. A step whose value does not fit is postponed without one while a release is
     awaited."""
-    return (
-        "TypeChanged" if "settling" in details else details.get("error", {}).get("M", {}).get("type", {}).get("S", "")
-    )
+    return "TypeChanged" if "because" in details else details.get("error", {}).get("M", {}).get("type", {}).get("S", "")
 
 
 def never_started_in(items: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.client.read.advice import advice
 from sagas.engine.attempt import runner
+from tests.engine.outages import Refusals
 from tests.handlers.conftest import Make, Site
 from tests.support.sagas import FAIL, LOG, perform
 
@@ -173,7 +174,48 @@ def test_what_s3_calls_denied_since_it_is_gone_can_be_looked_at(site: Make) -> N
 
 @pytest.mark.usefixtures("as_in_s3")
 def test_a_step_waits_where_s3_calls_denied_what_is_gone(site: Make) -> None:
-    test_a_step_whose_input_is_gone_is_not_called_and_waits_until_it_is_restored(site)
+    """The supervisor, which may list the bucket, finds out that it is gone."""
+    s = site(Copies)
+    saga_id = s.begin("copies", {"first": 30_000})
+    s.invoke("copies", "first")
+    where = {"Bucket": s.stack.bucket, "Key": s.stack.entries(saga_id)[1]["payload_ref"]}
+    s.stack.s3.delete_object(**where)
+    s.invoke("copies", "second")
+    saga = s.call("GET", f"/sagas/copies/{saga_id}").body
+    right = f"the right s3:GetObject on s3://{where['Bucket']}/{where['Key']} is missing"
+    assert saga["attention"]["reason"] == f"step second was not called: its inputs cannot be read ({right})"
+    s.recover()
+    assert s.call("GET", f"/sagas/copies/{saga_id}").body["attention"] is None
+    s.run()
+    saga = s.call("GET", f"/sagas/copies/{saga_id}").body
+    assert (saga["status"], saga["error"]["type"], saga["steps"][1]["attempts"]) == ("DEAD_LETTERED", "TypeChanged", 0)
+
+
+@pytest.mark.usefixtures("as_in_s3")
+def test_an_object_that_s3_denies_and_that_exists_is_looked_for_once(
+    site: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s = site(Copies)
+    saga_id = s.begin("copies", {"first": 30_000})
+    s.invoke("copies", "first")
+    refusals = Refusals(monkeypatch, "AccessDenied", "GetObject")
+    listed = Refusals(monkeypatch, "AccessDenied", "ListObjectsV2")
+    s.invoke("copies", "second")
+    s.recover()  # nobody may list: the saga waits
+    assert (listed.count, s.status(saga_id)) == (1, "RUNNING")
+    listed.on = False
+    s.recover()
+    for _ in range(5):
+        s.clock.advance(300)
+        s.invoke("copies", "second")
+        s.recover()
+    unread = s.state(saga_id).unread
+    assert unread is not None
+    assert (unread.code, unread.key, unread.listed, refusals.count > 5) == ("no_right", "", True, True)
+    refusals.on = False
+    s.clock.advance(300)
+    s.run()
+    assert s.status(saga_id) == "COMPLETED"
 
 
 def test_a_step_whose_input_is_gone_is_not_called_and_waits_until_it_is_restored(site: Make) -> None:

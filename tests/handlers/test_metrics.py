@@ -13,6 +13,7 @@ from sagas.core.text import epoch
 from sagas.errors import FORMAT
 from sagas.handlers import supervisor
 from sagas.store.control.control import ControlItems
+from tests.engine.outages import Refusals
 from tests.handlers.conftest import Make, Site, ended
 from tests.support.aws import LambdaContext
 from tests.support.sagas import FAIL, Fatal, Held, Stubborn, Trip
@@ -171,6 +172,22 @@ def test_how_long_the_oldest_due_saga_has_waited(site: Make, capsys: Capture) ->
     by_type = {line.get("saga"): line["OldestOverdueSaga"][0] for line in lines if "OldestOverdueSaga" in line}
     assert set(by_type) == {None, "trip"}
     assert min(by_type.values()) > 24 * 3600
+
+
+def test_sagas_whose_inputs_cannot_be_read(site: Make, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look of a saga that is listed counts, and nobody is told that it needs an operator."""
+    s = site(Trip, SAGAS_CARRY_INPUTS="0")
+    s.begin("trip")
+    refusals = Refusals(monkeypatch, "ThrottlingException", "BatchGetItem")
+    s.invoke("trip", "book")
+    assert "InputsUnread" not in of_service(capsys)
+    refusals.on = False
+    refusals = Refusals(monkeypatch, "AccessDeniedException", "BatchGetItem")
+    s.clock.advance(300)
+    s.invoke("trip", "book")
+    lines = written(capsys)
+    assert [line["InputsUnread"] for line in lines if "InputsUnread" in line] == [[1.0]]
+    assert not [line for line in lines if "SagaNeedsAttention" in line]
 
 
 def test_sagas_whose_type_is_not_deployed(site: Make, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

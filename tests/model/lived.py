@@ -264,7 +264,9 @@ class Life:
             by = plan(self.deployed, self._structure, self.script.settle)
             if undo_still_owed(by, run.index, was):
                 return ev.StepCompensated(run.index, run.attempt), ""
-            return ev.CompensationPostponed(run.index, run.attempt, "", 0.0, self.now, self.now, settling=True), ""
+            return ev.CompensationPostponed(
+                run.index, run.attempt, "", 0.0, self.now, self.now, because=ev.NOT_OWED
+            ), ""
         if code.kind != was.waits_for:
             return None, f"{was.name} is to run, and is {code.kind or 'a step'} now"
         if code.kind == "children":

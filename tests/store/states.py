@@ -38,6 +38,7 @@ from sagas.core.states import (
     SagaStatus,
     StepState,
     StepStatus,
+    Unread,
 )
 from sagas.engine.clock import SystemClock
 
@@ -102,6 +103,8 @@ def _with_children(step: StepState, fan_out: FanOut) -> StepState:
 
 
 _pollings = st.builds(Polling, times, _counts, st.text(max_size=20), st.floats(1, 366 * 86_400), times)
+_codes = st.sampled_from(["no_right", "inputs_unreachable"])
+_unreads = st.builds(Unread, times, _codes, st.text(max_size=20), st.booleans(), st.text(max_size=20))
 _leases = st.builds(Lease, _names, times, times)
 _purges = st.builds(Purge, times) | st.builds(Purge, times, st.text(max_size=20), st.text(max_size=20))
 _hashes = st.binary(min_size=16, max_size=16).map(lambda raw: urlsafe_b64encode(raw).decode().rstrip("="))
@@ -149,6 +152,7 @@ def contents(steps: int = 2, *, families: bool = False) -> st.SearchStrategy[Cal
         "ended_at": _whens,
         "purge": st.none() | _purges,
         "polling": st.none() | _pollings,
+        "unread": st.none() | _unreads,
         "deadline": _whens,
     }
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.states import DeadMessage
@@ -41,7 +42,12 @@ FACTS: tuple[ev.Fact, ...] = (
     ev.WaitEnded(2),
     ev.StepPostponed(2, 1, "the bank", 60.0, _AT, _AT - 60, 2),
     ev.CompensationPostponed(2, 1, "the bank", 60.0, _AT, _AT - 60, 2),
-    ev.CompensationPostponed(2, 1, "not owed", 0.0, _AT, _AT, settling=True),
+    ev.CompensationPostponed(2, 1, "not owed", 0.0, _AT, _AT, because=ev.NOT_OWED),
+    ev.StepPostponed(2, 1, "it is text", 60.0, _AT, _AT - 60, because="release"),
+    ev.StepPostponed(2, 1, "S3 GetObject: SlowDown", 5.0, _AT, _AT, because="inputs", code="inputs_unreachable"),
+    ev.CompensationPostponed(
+        2, 1, "s3:GetObject on s3://b/k", 5.0, _AT, _AT, because="inputs", code="no_right", key="k"
+    ),
     ev.SagaTimedOut(),
     ev.ChildrenStarted(2, 1, 3, ("pay", "ship")),
     ev.ChildrenEnded(2, 3, 0),
@@ -68,6 +74,13 @@ def test_what_is_kept_of_each_has_not_changed() -> None:
     assert stored == golden, (
         f"add the lines of new facts to {_FILE.name}, in the order of FACTS; the others must not change:\n{new}"
     )
+
+
+def test_what_was_stored_before_there_were_reasons_is_a_wait_for_a_release() -> None:
+    now = ev.StepPostponed(2, 1, "it is text", 60.0, _AT, _AT - 60, because="release")
+    entry = _entry(now)
+    before = {name: value for name, value in entry.details.items() if name != "because"}
+    assert fact_of(replace(entry, details={**before, "settling": True}), 2) == now
 
 
 @pytest.mark.parametrize("fact", FACTS, ids=repr)

@@ -17,7 +17,7 @@ from botocore import exceptions as botocore
 from botocore.config import Config
 
 from sagas.aws import BEST_EFFORT, HOT, STEPS, VALIDATE, connect, translated
-from sagas.errors import Ambiguous, SagaError, Unavailable
+from sagas.errors import Ambiguous, Denied, SagaError, Unavailable
 from sagas.local.files import Files
 from sagas.local.process import environment_of
 
@@ -188,6 +188,24 @@ def test_what_will_be_refused_again_is_not_unavailable(code: str) -> None:
     assert not isinstance(found, Unavailable)
     assert str(found) == f"DynamoDB UpdateItem: {code}"
     assert str(_raised(_refused(code, "not you"), quoted=True)) == f"DynamoDB UpdateItem: {code}: not you"
+
+
+@pytest.mark.parametrize(
+    ("code", "right"),
+    [("AccessDeniedException", "dynamodb:UpdateItem on t"), ("ResourceNotFoundException", ""), ("SomethingNew", "")],
+)
+def test_a_refusal_that_may_end_is_denied_and_not_ambiguous(code: str, right: str) -> None:
+    found = _raised(_refused(code), lost=Ambiguous, resource=lambda: "t")
+    assert type(found) is Denied
+    assert (str(found), found.right) == (f"DynamoDB UpdateItem: {code}", right)
+    assert type(_raised(botocore.NoCredentialsError(), resource=lambda: "t")) is Denied
+
+
+@pytest.mark.parametrize("code", ["ValidationException", "NoSuchKey"])
+def test_what_the_request_itself_is_to_blame_for_is_not_denied(code: str) -> None:
+    assert type(_raised(_refused(code), resource=lambda: "t")) is SagaError
+    invalid = cast("Any", botocore.ParamValidationError)(report="no")
+    assert type(_raised(invalid, resource=lambda: "t")) is SagaError
 
 
 @pytest.mark.parametrize(

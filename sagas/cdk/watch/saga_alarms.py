@@ -100,5 +100,9 @@ def watch_service(alarms: Alarms) -> None:
     alarms.watch("OldestOverdue", oldest, waits, "oldest-due-saga", above=_SPARE_AGE, periods=2)
     without = service_metric("SagaWithoutCode", alarms.service)
     alarms.watch("WithoutCode", without, "Sagas are in flight whose type is not deployed.", "saga-without-code")
+    unread = service_metric("InputsUnread", alarms.service)
+    inputs = "Sagas wait because what their next step takes cannot be read."
+    # A saga looks every five minutes, so one of two periods may have no look.
+    alarms.watch("InputsUnread", unread, inputs, "inputs-unread", periods=2, breaching=1)
     broken = service_metric("AuditMismatch", alarms.service)
     alarms.watch("AuditMismatch", broken, "The audit trail of a saga differs from what was written.", "audit-broken")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sagas.client.read.next_action import Do, command_of, next_action, release_awaited
+from sagas.client.read.next_action import Do, command_of, inputs_awaited, next_action, release_awaited
 from sagas.core.events import AttentionCode
 from sagas.core.states import ENDED
 from sagas.core.text import age, ago, epoch, moment, plain, span
@@ -70,6 +70,9 @@ def _next(saga: SagaView, now: float) -> str:
     if waiting is not None and waiting["kind"] == "release":
         until = f" until {moment(waiting['until'])}" if waiting["until"] else ""
         return f"Waiting for a release{until}. {release_awaited(saga)}"
+    if waiting is not None and waiting["kind"] == "inputs":
+        again = f" It tries again on {moment(waiting['until'])}." if waiting["until"] else ""
+        return inputs_awaited(saga) + again
     if status not in _NEXT or saga["breaker"]:
         return ""
     action, ids = next_action(saga, now), {"type": saga["type"], "saga_id": saga["saga_id"]}
@@ -114,7 +117,7 @@ def _left_out(saga: SagaView) -> Iterator[str]:
         where = f"in the payload bucket at {part['object']}" if part["object"] else f"in audit entry {part['entry']}"
         reasons = {
             "too_large": f"is too large for an answer; it is stored {where}.",
-            "unreadable": f"cannot be read: it is missing or was changed {where}.",
+            "unreadable": f"cannot be read: it is missing, was changed or may not be read {where}.",
         }
         if part["reason"] in reasons:
             yield f"{part['path']} {reasons[part['reason']]}"

@@ -123,6 +123,18 @@ _NEEDED: Mapping[str, NextAction] = {
         "Once it runs again, the saga continues within an hour, or at once after a retry.",
         *("{step}", "function-errors", (Do.CANCEL,)),
     ),
+    AttentionCode.NO_RIGHT: NextAction(
+        *(Do.NOTHING, "Allow", "The inputs of {step} cannot be read"),
+        "Give the function the right that the reason names. The saga continues within five minutes, "
+        "and leaves the attention list by itself.",
+        *("{step}", "inputs-unread", (Do.RECOVER, Do.CANCEL)),
+    ),
+    AttentionCode.INPUTS_UNREACHABLE: NextAction(
+        *(Do.NOTHING, "Wait", "The inputs of {step} cannot be read"),
+        "The saga tries again every five minutes, and leaves the attention list by itself. "
+        "If it is no outage of AWS, see the error that the reason names.",
+        *("{step}", "inputs-unread", (Do.RECOVER, Do.CANCEL)),
+    ),
     AttentionCode.OVERDUE: NextAction(
         *(Do.NOTHING, "Wait", "Its deadline has passed"),
         "The saga continues, and leaves the attention list when it ends.",
@@ -194,6 +206,10 @@ def _in_flight(saga: Mapping[str, Any], now: float, *, overdue: bool) -> NextAct
         others = others if "step" in waiting else ()  # if the type is not deployed, the API refuses both
         problem = "The saga waits for a release"
         return NextAction(Do.NOTHING, "", problem, release_awaited(saga), waiting.get("step", ""), others=others)
+    if waiting and waiting["kind"] == "inputs":
+        others = (Do.RECOVER, Do.CANCEL) if saga["status"] != SagaStatus.COMPENSATING else (Do.RECOVER,)
+        problem = "The saga waits until its inputs can be read"
+        return NextAction(Do.NOTHING, "", problem, inputs_awaited(saga), waiting["step"], "inputs-unread", others)
     lease, breaker = saga.get("lease"), saga.get("breaker")
     if lease and lease.get("expires_at") and epoch(lease["expires_at"]) + _LEASE_SLACK < now:
         means = "Its worker died. The supervisor takes the saga over within a minute. With this action, it does so now."
@@ -220,6 +236,12 @@ def release_awaited(saga: Mapping[str, Any]) -> str:
     """Return why a saga waits for a release, and what to do about it."""
     missing = saga["waiting"].get("message") or f"the code of type {saga['type']} is not deployed here"
     return f"{missing[:1].upper()}{missing[1:]}. If a deployment is under way, the saga continues without you."
+
+
+def inputs_awaited(saga: Mapping[str, Any]) -> str:
+    """Return why a saga waits until its inputs can be read."""
+    message = str(saga["waiting"]["message"])
+    return f"{message[:1].upper()}{message[1:]}. No attempt is counted, and the saga continues by itself."
 
 
 def reason_of(saga: Mapping[str, Any]) -> str:

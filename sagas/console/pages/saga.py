@@ -34,6 +34,7 @@ _WAITS = {
     "children": "It waits for the sagas that it started",
     "paused": "It waits before its next step, which is paused",
     "release": "It waits for a release",
+    "inputs": "It waits until its inputs can be read",
 }
 """Texts that say what a saga waits for."""
 _RELEASE = "Waiting for a release"

@@ -6,6 +6,7 @@ import json
 import logging
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,10 +19,19 @@ from sagas.authoring.redaction import without
 from sagas.core import events as ev
 from sagas.core.commands import Send
 from sagas.core.rules import misfit, next_look, settles, undo_still_owed
-from sagas.core.states import DeadMessage, Lease, SagaState
+from sagas.core.states import DeadMessage, Lease, SagaState, StepState
+from sagas.core.text import iso
 from sagas.engine.attempt.context import StepContext
 from sagas.engine.attempt.course import COMMIT_RESERVE, RECORDING, Course, Value, correlated
-from sagas.engine.attempt.failures import checked, postponement, step_failure, undo_failure
+from sagas.engine.attempt.failures import (
+    NotRead,
+    checked,
+    is_gone,
+    not_read,
+    postponement,
+    step_failure,
+    undo_failure,
+)
 from sagas.engine.attempt.heartbeat import Heartbeat, ProgressReport
 from sagas.engine.attempt.runner import Runner, changed_children, inputs_needed, moment, secrets_in
 from sagas.engine.clock import Clock, claimed_at
@@ -235,9 +245,8 @@ class Attempt:
     def execute(self, held: SagaState) -> str | None:
         """Run the code with its inputs. Return the result as JSON text.
 
-        If the inputs cannot be read because the store stays unreachable, the attempt fails although no code ran. The
-        claim has counted the attempt, and only a journaled outcome may end a claim. Code never starts after its lease
-        has expired, because another worker may have started it.
+        If the inputs cannot be read for now, no code runs, and the outcome gives the attempt back (rule 19). Code never
+        starts after its lease has expired, because another worker may have started it.
         """
         message, services, definition = self._message, self._services, self._type.definition
         clock, lock_expiry, needed_until = services.clock, definition.lock_expiry.total_seconds(), math.inf
@@ -249,6 +258,8 @@ class Attempt:
         if message.undo and not undo_still_owed(self._type.plan(held.steps), index, held.steps[index]):
             raise _NotOwed("the step did not complete, so its undo is not called")
         values = self._values = self._inputs(held)
+        if held.unread is not None and held.unread.listed:
+            self._unlist(held)
         context = self._context = StepContext(
             saga_id=message.saga_id,
             saga=message.saga,
@@ -301,12 +312,20 @@ class Attempt:
             until = min(self._invocation.deadline - COMMIT_RESERVE, held.lease.expires_at if held.lease else 0.0)
             try:
                 read = self._patiently(until, lambda: journal.entries(saga_id, missing))
-            except Changed as error:
+            except (Changed, Unavailable) as error:
+                if isinstance(error, Unavailable) and not is_gone(held, error):
+                    raise NotRead(error) from error
                 # The saga waits for an operator, as if the type of an input had changed.
                 names = " or ".join(name for name, seq in needed.items() if seq in missing)
                 raise TypeChanged(f"the stored value of {names} {ev.GONE}") from error
             cached |= {seq: Value(read[seq].payload, read[seq].hidden) for seq in missing}
         return {name: cached[seq] for name, seq in needed.items()}
+
+    def _unlist(self, held: SagaState) -> None:
+        """Take the saga off the attention list, because its inputs can be read again."""
+        stale_after = self._type.definition.stale_after.total_seconds()
+        with suppress(Unavailable):  # the next commit does the same
+            self._services.control.mark_read(held, stale_after)
 
     def _code_began(self) -> None:
         self._began = True
@@ -362,8 +381,14 @@ class Attempt:
         if isinstance(error, _NotOwed):
             now = self._services.clock.now()
             passed = index, step.undo_attempts.made, str(error), 0.0, now, now
-            return self._commit(held, ev.CompensationPostponed(*passed, settling=True), None, {})
+            return self._commit(held, ev.CompensationPostponed(*passed, because=ev.NOT_OWED), None, {})
         error = checked(error) if isinstance(error, NotYet) else error
+        if isinstance(error, NotRead):
+            fact = not_read(held, index, error.cause, self._services.clock)
+            fields = {"saga_id": held.saga_id, "step": step.name, "error": fact.message, "until": iso(fact.retry_at)}
+            text = f"{self._named(step)} was not called: its inputs cannot be read"
+            self._services.logger.warning(text, extra=fields)
+            return self._commit(held, fact, None, {})
         if isinstance(error, NotYet):
             poll_timeout, now = self._type.step(step.name).poll_timeout, self._services.clock.now()
             return self._commit(held, postponement(held, index, error, poll_timeout, now), None, {})
@@ -382,7 +407,7 @@ class Attempt:
         fields: dict[str, Any] = {"saga_id": held.saga_id, "step": step.name, "error": type(error).__name__}
         granted = step.undo_attempts.at_grant if self._message.undo else step.attempts.at_grant
         fields |= {"attempt": self._number(held), "of": granted + retry.executions}
-        code = f"the undo of step {step.name}" if self._message.undo else f"step {step.name}"
+        code = self._named(step)
         text = f"attempt {fields['attempt']} of {fields['of']} of {code} failed: {fields['error']}"
         if isinstance(fact, ev.StepPostponed):
             text = f"{code} was not called, because a stored value does not fit it; the saga waits for a release"
@@ -391,6 +416,9 @@ class Attempt:
             text += f"; next attempt in {fields['delay']:g} s"
         self._services.logger.warning(text, extra=fields)
         return self._commit(held, fact, None, details)
+
+    def _named(self, step: StepState) -> str:
+        return f"the undo of step {step.name}" if self._message.undo else f"step {step.name}"
 
     def _number(self, held: SagaState) -> int:
         """Return the number of this attempt."""

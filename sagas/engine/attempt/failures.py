@@ -18,11 +18,13 @@ from msgspec.structs import replace
 from sagas.authoring.policies import Retry
 from sagas.core import events as ev
 from sagas.core.commands import Postpone
+from sagas.core.rules import next_reading
 from sagas.core.states import Polling, SagaState, StepState
 from sagas.engine.clock import Clock, claimed_at
-from sagas.errors import NotYet, Rejected, TimedOut, TypeChanged, WrongResult, text_of
+from sagas.errors import Denied, NotYet, Rejected, SagaError, TimedOut, TypeChanged, Unavailable, WrongResult, text_of
 from sagas.messaging.message import Message, PendingCommit
 from sagas.messaging.routes import backoff
+from sagas.store.connection import Withheld
 from sagas.store.journal.entries import Entry, fact_of
 
 _LONGEST_MESSAGE = 1_000
@@ -33,6 +35,7 @@ _LONGEST_REASON = 100
 """Maximum characters of the message of a ``NotYet``, which the control item stores."""
 _MANY, _SLOW = 100, 60.0
 """From this many polls on, polls are at least this many seconds apart, unless the step asks for a steady rate."""
+_UNREACHABLE = ev.AttentionCode.INPUTS_UNREACHABLE.value
 _HELD_UP = 60.0
 """The longest delay in seconds that queues and functions cause. A longer delay is due to a pause, an open breaker or an
 outage, and does not count towards the step's poll_timeout."""
@@ -61,7 +64,7 @@ def step_failure(
         failure, now = _failure(error, began, redact), clock.now()
         if look_at:
             postponed = index, step.attempts.made, failure.message, round(look_at - now, 3), look_at, now
-            return ev.StepPostponed(*postponed, settling=True), {}
+            return ev.StepPostponed(*postponed, because=ev.RELEASE), {}
         return ev.StepDeadLettered(index, ev.DeadLetterCause.TYPE_CHANGED, failure=failure), {}
     used = step.attempts.used
     permanent = retry.gives_up(error)
@@ -108,6 +111,37 @@ def postponement(
     again = min(round(now + after, 3), end)  # the last poll is at the end of the poll_timeout
     kind = ev.CompensationPostponed if held.undoing else ev.StepPostponed
     return kind(index, attempt, message, after, again, since, looks)
+
+
+class NotRead(SagaError):
+    """The inputs of the code cannot be read for now, which says nothing about the code. ``cause``: why."""
+
+    def __init__(self, cause: Unavailable) -> None:
+        super().__init__("the inputs cannot be read")
+        self.cause = cause
+
+
+def is_gone(held: SagaState, error: Unavailable) -> bool:
+    """Whether the supervisor has found that the object which S3 denies is missing."""
+    unread = held.unread
+    return unread is not None and unread.gone and isinstance(error, Withheld) and error.key == unread.key
+
+
+def not_read(held: SagaState, index: int, error: Unavailable, clock: Clock) -> ev.Postponed:
+    """Return the fact to record when the inputs of a step or its undo cannot be read, so that its code is not called
+    (rule 19)."""
+    now, step = clock.now(), held.steps[index]
+    kind = ev.CompensationPostponed if held.undoing else ev.StepPostponed
+    attempt = step.undo_attempts.made if held.undoing else step.attempts.made
+    since = now if held.unread is None else held.unread.since
+    again, (code, text, key) = next_reading(since, now, clock.chance()), why_not_read(error)
+    return kind(index, attempt, text, round(again - now, 3), again, since, because=ev.INPUTS, code=code, key=key)
+
+
+def why_not_read(error: Unavailable) -> tuple[str, str, str]:
+    """Return why a value cannot be read, as a code and as a text, and the object that may be missing."""
+    right, key = (error.right if isinstance(error, Denied) else ""), (error.key if isinstance(error, Withheld) else "")
+    return (ev.AttentionCode.NO_RIGHT.value, right, key) if right else (_UNREACHABLE, str(error), key)
 
 
 def _held_up(held: SagaState, polling: Polling) -> float:

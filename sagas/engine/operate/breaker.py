@@ -211,7 +211,7 @@ class Breakers:
     def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
         """Count an attempt's outcome as a success or a failure of the dependency, or as neither."""
         match fact:
-            case StepPostponed(settling=True):  # the code was not called
+            case StepPostponed() if fact.because:  # the code was not called
                 outcome = AttemptOutcome.NONE
             case StepCompleted() | StepPostponed():  # the dependency answered, even if only "not yet"
                 outcome = AttemptOutcome.SUCCESS

@@ -20,7 +20,7 @@ Id = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 Status = Annotated[str, Meta(title="SagaStatus", extra_json_schema={"enum": list(SagaStatus)})]
 _StepStatus = Annotated[str, Meta(title="StepStatus", extra_json_schema={"enum": list(StepStatus)})]
 _Wrong = Annotated[str, Meta(title="Mismatch", extra_json_schema={"enum": list(Wrong)})]
-WAITS_FOR = ("signal", "time", "children", "paused", "breaker", "backoff", "lease", "queue", "release")
+WAITS_FOR = ("signal", "time", "children", "paused", "breaker", "backoff", "lease", "queue", "release", "inputs")
 _WaitingFor = Annotated[
     str, Meta(title="WaitingFor", extra_json_schema={"enum": ["signal", "time", "children", "retry"]})
 ]
@@ -165,7 +165,8 @@ class WaitingView(TypedDict):
     ``breaker``: the step's circuit breaker is open. ``backoff``: the next attempt comes at ``until``. ``lease``: a
     worker runs the saga, and its lease expires at ``until`` unless another heartbeat comes. ``queue``: the message is
     on its way to a worker. ``release``: the deployed code does not fit ``step``; ``message`` says why. At ``until``,
-    the saga will need an operator.
+    the saga will need an operator. ``inputs``: what ``step`` takes cannot be read; ``message`` says why. At ``until``,
+    the saga tries again.
     """
 
     kind: _WaitKind

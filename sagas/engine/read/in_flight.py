@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from sagas.core.rules import unread_of
 from sagas.core.states import SagaState
 from sagas.core.text import iso
 from sagas.engine.read.overviews import InFlightGroup, InFlightView
@@ -41,7 +42,7 @@ class InFlight(Struct, frozen=True):
         if deployed is None and not names:
             self.registry.get(saga)  # raises NotFound
         listed, attention, following = self._listed(saga, cursor)
-        found = [state for state in self.control.readable(listed) if not state.attention]
+        found = [state for state in self.control.readable(listed) if not (state.attention or unread_of(state))]
         found += self.control.readable(attention)
         states = [state for state in found if state.saga == saga]
         details = self.journal.first_details([state.saga_id for state in states])

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sagas.core.gates import Pause, Scope
 from sagas.core.ids import child_id, children_ids, id_for_key
-from sagas.core.rules import forward, needs_attention
+from sagas.core.rules import forward, needs_attention, unread_of
 from sagas.core.states import ENDED, SagaState, SagaStatus
 from sagas.core.text import iso
 from sagas.engine.clock import claimed_at
@@ -40,7 +40,7 @@ from sagas.engine.read.views import (
     summary_view,
 )
 from sagas.engine.registry import Registry
-from sagas.errors import Conflict, InvalidRequest, NotFound, Problem
+from sagas.errors import Conflict, Denied, InvalidRequest, NotFound, Problem
 from sagas.store.connection import Changed
 from sagas.store.control.control import ControlItems
 from sagas.store.index.listing import ALWAYS, IndexPosition, Listing, TimeRange
@@ -278,7 +278,7 @@ class Reader(Struct, frozen=True):
             if room > 0:
                 try:
                     full, size = self.journal.load_within(entry, room)
-                except Changed:  # operators must be able to view this saga
+                except (Changed, Denied):  # operators must be able to view this saga
                     reason = "unreadable"
             # The size in the response, in which the payload is a JSON string, maybe in ASCII.
             needed = 0 if full.payload is None else len(json.dumps(full.payload))
@@ -437,7 +437,7 @@ class Reader(Struct, frozen=True):
         for _ in range(_MOST_PAGES):
             page = self.listing.attention(size, cursor)
             states = [state for state in self.control.readable(page.saga_ids) if name in (None, state.saga)]
-            matches = [state for state in states if needs_attention(state)]
+            matches = [state for state in states if needs_attention(state) or unread_of(state)]
             room = limit - len(needy)
             if len(matches) > room:
                 # Read again, up to the last saga that fits, because only the end of a page has a cursor.

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
-from sagas.core.events import FACTS, DeadLetterCause
+from sagas.core.events import FACTS, NOT_OWED, DeadLetterCause
 from sagas.core.states import ENDED, Attempts, Cancel, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.text import iso
 from sagas.engine.registry import SagaType
@@ -177,9 +177,9 @@ def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
     error: dict[str, Any] = entry.details.get("error") or {}
     if entry.action == "ChildrenEnded" and error:
         status = StepStatus.FAILED
-    if error.get("type") == TypeChanged.__name__ or entry.details.get("settling"):
+    if error.get("type") == TypeChanged.__name__ or not_called(entry):
         attempt -= 1  # no code was called, so the attempt does not count
-    if entry.action == "CompensationPostponed" and entry.details.get("settling"):
+    if entry.details.get("because") == NOT_OWED:
         return structs.replace(step, status=StepStatus.FAILED)  # its undo is not owed
     if status in _BACKWARD:
         unknown = step.outcome_unknown and status is not StepStatus.COMPENSATED
@@ -195,6 +195,11 @@ def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
         result_seq=entry.seq if status is StepStatus.COMPLETED else step.result_seq,
         outcome_unknown=unknown,
     )
+
+
+def not_called(entry: Entry) -> bool:
+    """Whether an entry says that a step or an undo was claimed, and its code was not called."""
+    return bool(entry.details.get("because") or entry.details.get("settling"))
 
 
 def _at_least(attempts: Attempts, made: int) -> Attempts:

@@ -13,6 +13,7 @@ from functools import partial
 from msgspec import Struct, field
 
 from sagas.core.gates import NO_PAUSE, Scope
+from sagas.core.rules import unread_of
 from sagas.core.states import ENDED, SagaStatus
 from sagas.core.text import iso
 from sagas.engine.clock import Clock
@@ -137,7 +138,7 @@ class Statistics(Struct, frozen=True):
             counts = counted.get(state.saga)
             if counts is None:
                 continue
-            counts.attention += state.saga_id in attention and bool(state.attention)
+            counts.attention += state.saga_id in attention and bool(state.attention or unread_of(state))
             if not state.ended:
                 counts.statuses[state.status] += 1
                 counts.oldest = min(counts.oldest or state.created_at, state.created_at)

@@ -17,8 +17,9 @@ from sagas.core.rules import (
     needs_attention,
     pivot_holds,
     step_in_trouble,
+    unread_of,
 )
-from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatus, Unread
 from sagas.core.text import epoch, iso
 from sagas.engine.clock import claimed_at
 from sagas.engine.read.answers import (
@@ -69,7 +70,8 @@ def _error_at(entry: Entry | None, longest: int | None) -> SagaErrorView | None:
 
 def _attention(state: SagaState, entries: Mapping[int, Entry]) -> AttentionView | None:
     """Return why a saga needs an operator, since when, and its error; ``None`` if it needs no operator."""
-    if not needs_attention(state):
+    unread = unread_of(state)
+    if not needs_attention(state) and unread is None:
         return None
     last = entries.get(state.seq)
     undo = last is not None and last.action == "CompensationFailed"
@@ -79,7 +81,7 @@ def _attention(state: SagaState, entries: Mapping[int, Entry]) -> AttentionView 
         "step": step_in_trouble(state),
         "error_type": state.error_type or None,
         "reason": _reason(state),
-        "since": iso(state.attention),
+        "since": iso(unread.since if unread else state.attention),
         "error": error and {**error, "undo": undo},
     }
 
@@ -125,6 +127,8 @@ def _reason(state: SagaState) -> str:
     step = state.current.name if state.current else state.steps[-1].name
     cure = "restore it" if state.unreadable.endswith(GONE) else "deploy code that fits"
     code = attention_code(state)
+    if unread := unread_of(state):
+        return unread_reason(state, unread)
     if code in (AttentionCode.UNDO_FAILED, AttentionCode.UNDO_NOT_CALLED):
         return _reason_of_undos(state, cure, tried=code is AttentionCode.UNDO_FAILED)
     children = state.current is not None and state.current.waits_for == "children"
@@ -144,6 +148,16 @@ def _reason(state: SagaState) -> str:
         f"its function handled none of {state.unanswered} messages in a row",
         AttentionCode.OVERDUE: f"its deadline has passed, and {pivot_holds(state)}",
     }[code]
+
+
+def unread_reason(state: SagaState, unread: Unread) -> str:
+    """Return a line that says why the saga waits for its inputs."""
+    step = state.current.name if state.current else state.steps[-1].name
+    code = f"the undo of step {step} was" if state.undoing else f"step {step} was"
+    code = f"the children of step {step} were" if state.joins else code
+    called = "not joined" if state.joins else "not called"
+    cause = f"the right {unread.error} is missing" if unread.code == AttentionCode.NO_RIGHT else unread.error
+    return f"{code} {called}: its inputs cannot be read ({cause})"
 
 
 def _reason_of_undos(state: SagaState, cure: str, *, tried: bool) -> str:
@@ -316,6 +330,9 @@ def _waiting_view(state: SagaState, *, paused: bool) -> WaitingView | None:
         return None
     if state.lease is not None:
         return {"kind": "lease", "until": iso(state.lease.expires_at)}
+    if not paused and state.unread is not None and not state.unread.gone and state.current is not None:
+        reason = unread_reason(state, state.unread)
+        return {"kind": "inputs", "until": _when(state.not_before), "step": state.current.name, "message": reason}
     if state.waiting_for in ("signal", "time", "children"):
         return {"kind": state.waiting_for, "until": _when(state.not_before)}
     if paused:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sagas.core.commands import Backlog, StallNoticed
 from sagas.core.rules import in_wait, misfit, next_look, settles
@@ -18,7 +19,7 @@ from sagas.engine.ports import WorkSender
 from sagas.engine.step_queues import StepQueues
 from sagas.engine.supervise.codeless import in_time
 from sagas.engine.supervise.due_scan import LOOK_AHEAD
-from sagas.errors import NotFound, Unavailable
+from sagas.errors import NotFound, SagaError, Unavailable
 from sagas.messaging.queues import Queues
 from sagas.messaging.work import NOW, SagasToAdvance
 from sagas.store.connection import Fenced
@@ -218,7 +219,7 @@ class RecoveryRun(Struct, frozen=True):
         sent_ahead = not state.paused and self._sent_ahead(state, position)
         current = None if sent_ahead else in_time(self.advancer, self.control, state)
         paused = current is state and self.pausing.seen(state)
-        if current is None or paused or self._waits_for_children(current, position):
+        if current is None or paused or self._looked_for(current) or self._waits_for_children(current, position):
             report.untouched += 1
             return
         state = current
@@ -246,6 +247,22 @@ class RecoveryRun(Struct, frozen=True):
         if position.sort <= iso(clock.now()) and due > clock.now() and not state.ended:
             self.control.push_due(position.saga_id, position.sort, due)  # this is refused if the position has changed
 
+    def _looked_for(self, state: SagaState) -> bool:
+        """If S3 denies an input of a saga to its step, find out whether the input is missing, because a step may not
+        list the bucket. Returns whether that was found out."""
+        unread = state.unread
+        if unread is None or not unread.key or unread.gone or state.lease is not None:
+            return False
+        try:
+            missing = self.advancer.services.journal.lacks(unread.key)
+        except SagaError as error:
+            fields = {"saga_id": state.saga_id, "error": str(error)}
+            self.advancer.services.logger.warning("cannot find out whether an input is missing", extra=fields)
+            return False
+        known = replace(unread, code="gone", listed=False) if missing else replace(unread, key="")
+        after = replace(state, unread=known)
+        return self.control.mark_unread(state, after, self.advancer.plan(state).stale_after)
+
     def _release_due(self, state: SagaState) -> float:
         """Return when to check for a new release, if the saga waits for a release; else 0."""
         plan, now = self.advancer.plan(state), self.advancer.services.clock.now()
@@ -272,7 +289,11 @@ class RecoveryRun(Struct, frozen=True):
         later = now + min(max(stale_after, now - state.updated_at), _LONGEST_CHILDREN)
         later = state.in_time(self._release_due(state) or later)
         if position.sort == _NOWHERE or self.control.push_due(position.saga_id, position.sort, later):
-            self.work.send_work(NOW, [SagasToAdvance([state.saga_id], thorough=True).work()])
+            try:
+                self.work.send_work(NOW, [SagasToAdvance([state.saga_id], thorough=True).work()])
+            except SagaError:  # nobody will look before then, so look again soon
+                self.control.make_due(state.saga_id, min(later, now + stale_after))
+                raise
         return True
 
     def _sent_ahead(self, state: SagaState, position: IndexPosition) -> bool:
@@ -282,7 +303,7 @@ class RecoveryRun(Struct, frozen=True):
         now = self.advancer.services.clock.now()
         remaining = state.not_before - now
         step = state.current
-        if state.status is not SagaStatus.WAITING or step is None or remaining > self.look_ahead:
+        if state.status is not SagaStatus.WAITING or step is None or state.joins or remaining > self.look_ahead:
             return False
         # If a wait has ended, the caller journals that. A step that polls needs its message.
         ended = remaining <= 0 and (in_wait(state) or position.sort > iso(state.not_before))

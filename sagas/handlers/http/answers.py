@@ -11,7 +11,7 @@ from aws_lambda_powertools.event_handler.exceptions import NotFoundError, Servic
 
 from sagas.engine.read.answers import ErrorAnswer, ProblemView, StepView, Summary
 from sagas.engine.start.starter import KeyReused, Paused
-from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError, TooLarge, Unavailable
+from sagas.errors import Conflict, Denied, InvalidRequest, NotFound, Problem, SagaError, TooLarge, Unavailable
 
 SagaT = TypeVar("SagaT", bound=Summary)
 
@@ -62,6 +62,8 @@ def answer_error(exception: SagaError) -> Response[str]:
     if isinstance(exception, InvalidRequest):
         problems = exception.problems or (Problem("$", str(exception)),)
         details = [{"path": problem.path, "message": problem.message} for problem in problems]
+    if isinstance(exception, Denied):  # no caller can do anything about it, and a retry may take days to succeed
+        return answer_unexpected(exception)
     if isinstance(exception, Unavailable):
         headers = {"Retry-After": f"{max(1, round(exception.retry_after))}"}
     for kind, status, code in _CODES:

@@ -28,15 +28,17 @@ def handle_records(
     engine: Parts,
     tasks: Tasks[Parts],
     after_failures: Tasks[Parts] | None = None,
+    again: Tasks[Parts] | None = None,
 ) -> dict[str, Any]:
     """Handle the messages of an SQS event. Returns ``{"batchItemFailures": [...]}``: the records to retry or
     dead-letter. An outdated record is deleted, because due work is always found again.
 
-    ``after_failures``: the functions for messages that failed ``MOST_FAILURES`` times.
+    ``again``: the functions for messages that are delivered again. ``after_failures``: those for messages that failed
+    ``MOST_FAILURES`` times.
     """
     records = records_of(event)
-    others = after_failures or {}
-    failed = [record["messageId"] for record in records if not _done(record, context, engine, tasks, others)]
+    of_receives = (tasks, again or {}, after_failures or {})
+    failed = [record["messageId"] for record in records if not _done(record, context, engine, of_receives)]
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
 
 
@@ -44,10 +46,10 @@ def _done(
     record: dict[str, Any],
     context: Any,
     engine: Parts,
-    tasks: Tasks[Parts],
-    after_failures: Tasks[Parts],
+    of_receives: tuple[Tasks[Parts], Tasks[Parts], Tasks[Parts]],
 ) -> bool:
-    """Handle one record; return whether it may be deleted."""
+    """Handle one record; return whether it may be deleted. ``of_receives``: see :func:`handle_records`."""
+    tasks, again, after_failures = of_receives
     fields = {"message_id": record["messageId"]}
     receives = 1
     try:
@@ -62,7 +64,8 @@ def _done(
                 # If code for the task is deployed again, the message can be redriven.
                 expected = f"must be one of {', '.join(tasks)}"
                 raise InvalidRequest(f"this function does not handle task {work.task!r}", [Problem("$.task", expected)])
-            task = after_failures.get(work.task) if receives > MOST_FAILURES else None
+            others = after_failures if receives > MOST_FAILURES else again if receives > 1 else tasks
+            task = others.get(work.task)
             (task or tasks[work.task])(work, context, engine)
         except NewerFormat as newer:
             # Each receive would bring the message closer to the dead-letter queue, so a copy waits instead.

@@ -307,6 +307,24 @@ class ControlItems(ControlMarks):
             raise FlagWon(current, "signal")
         return False
 
+    def mark_unread(self, before: SagaState, after: SagaState, stale_after: float) -> bool:
+        """Record why inputs cannot be read of a saga that no worker holds; return ``False`` if it has changed since it
+        was read."""
+        free = f"{READABLE} AND #token = :seen_token AND #seq = :seen_seq AND attribute_not_exists(#lease_owner)"
+        try:
+            self._tables.connection.dispatch("UpdateItem", self._move(before, after, free, stale_after))
+        except Refused:
+            return False
+        return True
+
+    def mark_read(self, state: SagaState, stale_after: float) -> None:
+        """Take a saga off the attention list under its lease, because its inputs can be read again. If the lease is
+        lost, do nothing."""
+        mine = "#lease_owner = :seen_owner AND #token = :seen_token AND #seq = :seen_seq"
+        with suppress(Refused):
+            update = self._move(state, replace(state, unread=None), mine, stale_after)
+            self._tables.connection.dispatch("UpdateItem", update)
+
     def delete(self, state: SagaState) -> bool:
         """Delete the item of a saga at the end of its purge; return ``False`` if it is missing or has changed."""
         condition = "attribute_exists(#purge) AND #token = :seen_token AND #seq = :seen_seq"

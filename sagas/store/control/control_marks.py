@@ -152,6 +152,14 @@ class ControlMarks:
         model = self._tables.control
         return self._changed(saga_id, [model.due.set(iso(due))], (model.due == seen) | (model.due == iso(due)))
 
+    def make_due(self, saga_id: str, due: float) -> bool:
+        """Make a saga that no worker holds due at ``due``, unless it is due earlier, because a message to it was not
+        sent. Returns whether it has become due."""
+        model = self._tables.control
+        return self._changed(
+            saga_id, [model.due.set(iso(due))], (model.due > iso(due)) & model.lease_owner.does_not_exist()
+        )
+
     def set_recovery_attempts(self, state: SagaState, attempts: int) -> bool:
         """Set the number of stalls since the last progress; return ``False`` if the saga has changed since."""
         model = self._tables.control

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import asdict
 
-from sagas.core.rules import LONG_WAIT, forward, in_wait, quiet_until
+from sagas.core.rules import LONG_WAIT, forward, in_wait, quiet_until, unread_of
 from sagas.core.states import (
     COUNTERS,
     Attempts,
@@ -32,6 +32,7 @@ from sagas.core.states import (
     SagaStatus,
     StepState,
     StepStatus,
+    Unread,
 )
 from sagas.core.text import epoch, iso
 from sagas.errors import NewerFormat, check_format
@@ -78,9 +79,11 @@ def due_at(state: SagaState, stale_after: float) -> float:
     The time is rounded up to a multiple of ``stale_after``, so a short saga only writes to the index at its start and
     end. The end of a wait and the saga's own deadline are not rounded. The next poll of a step is rounded, because
     steps poll often, unless the saga has no message. A dead-lettered saga that was resolved is only due at its own
-    deadline. It stays in the index, for lists.
+    deadline. It stays in the index, for lists. A saga is due at once if an input may be missing.
     """
     lease = state.lease.expires_at if state.lease else 0.0
+    if state.unread and state.unread.key and not state.unread.gone and not lease:
+        return state.updated_at  # the supervisor looks for the object
     if sent_ahead(state) or (in_wait(state) and not state.joins and not state.lease):
         due = state.not_before
     elif state.status is SagaStatus.DEAD_LETTERED and not state.lease and not state.cancel.at:
@@ -206,6 +209,9 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
         polling = state.polling
         looks = {"since": iso(polling.since), "looks": polling.looks, "due": iso(polling.due)}
         item["polling"] = packed({**looks, "message": polling.message, "after": polling.after})
+    if unread := state.unread:
+        why = {"since": iso(unread.since), "code": unread.code, "error": unread.error}
+        item["unread"] = packed(why | _set({"listed": unread.listed, "key": unread.key}))
     if parent := state.parent:
         link = {"id": parent.saga_id, "saga": parent.saga, "step": parent.step, "n": parent.position}
         if parent.round:
@@ -225,7 +231,8 @@ def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> It
         item["ended"] = {"S": ended_shard(state.saga, state.status, shard)}
     waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at
     stopped = bool(state.attention) and (state.ended or waiting)
-    if stopped or (state.attention and (state.unanswered or (state.overdue and forward(state)))):
+    goes_on = state.attention and (state.unanswered or (state.overdue and forward(state)))
+    if stopped or goes_on or unread_of(state):
         # The attention list is an index of its own, because it does not depend on when the supervisor looks at the
         # saga.
         item |= attributes_of({"attention_shard": str(shard), "attention_at": Incident.of(state).key})
@@ -271,7 +278,11 @@ def attributes_of(values: Mapping[str, str | int | bool | bytes | None]) -> Item
 
 def _set_attributes_of(values: Mapping[str, str | int | bool]) -> Item:
     """Return the same, but leave out zero, false and empty values, too: missing attributes have these defaults."""
-    return attributes_of({name: value for name, value in values.items() if value})
+    return attributes_of(_set(values))
+
+
+def _set(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value}
 
 
 def text_of(seconds: float) -> str | None:
@@ -351,11 +362,15 @@ def state_of(item: Item) -> SagaState:
     what = f"saga {saga_id}"
     check_format(number_in(item, "format"), what)
     report: Item | None = unpacked(item["progress"]) if "progress" in item else None
-    polling, parent = None, None
+    polling, unread, parent = None, None, None
     if "polling" in item:
         poll: dict[str, Any] = unpacked(item["polling"])
         since, due = epoch(poll["since"]), epoch(poll["due"])
         polling = Polling(since, int(poll["looks"]), poll["message"], float(poll["after"]), due)
+    if "unread" in item:
+        why: dict[str, Any] = unpacked(item["unread"])
+        listed, key = bool(why.get("listed")), why.get("key", "")
+        unread = Unread(epoch(why["since"]), why["code"], why["error"], listed, key)
     if "parent" in item:
         link = unpacked(item["parent"])
         round_, counters = int(link.get("round", 0)), int(link.get("counters", COUNTERS))
@@ -407,6 +422,7 @@ def state_of(item: Item) -> SagaState:
         order=Order(abs(order), order > 0) if (order := number_in(item, "order")) else None,
         paused=text_in(item, "open_shard").startswith(PAUSED),
         settling_since=float(number_in(item, "settling_since")),
+        unread=unread,
         retrying_undos=_flag_in(item, "retrying_undos"),
     )
 

@@ -199,7 +199,10 @@ def _stored(value: Any, name: str, *, time: bool = False) -> dict[str, Any]:
 
 def fact_of(entry: Entry, index: int) -> ev.Fact:
     """Return the fact that ``entry`` records. ``index``: the position of the entry's step."""
-    kind, details = ev.FACTS[entry.action], entry.details
+    kind = ev.FACTS[entry.action]
+    details = dict[str, Any](entry.details)
+    if details.get("settling"):  # as it was stored before other reasons not to call a step were known
+        details["because"] = ev.RELEASE
     of_entry = {"index": index, "attempt": entry.attempt or 0}
     values: dict[str, Any] = {name: of_entry[name] for name in kind.__struct_fields__ if name in of_entry}
     for item in _fields(kind):

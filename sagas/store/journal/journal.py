@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from botocore.exceptions import ClientError
@@ -20,14 +20,15 @@ from pynamodb.pagination import ResultIterator
 
 from sagas.aws import PAYLOADS, S3_DENIED, S3_NO_SUCH_KEY, code_of, connect, translated
 from sagas.core.text import epoch, iso
-from sagas.errors import FORMAT, NewerFormat, SagaError, TooLarge, check_format
-from sagas.store.connection import Changed, Fenced, Refused
+from sagas.errors import FORMAT, Denied, NewerFormat, SagaError, TooLarge, check_format
+from sagas.store.connection import Changed, Fenced, Refused, Withheld
 from sagas.store.control.mapping import Item, attributes_of, number_in, purge_in, state_of, text_in
 from sagas.store.journal.entries import ACTIONS, Action, Entry, Tombstone, unpacked_hash
 from sagas.store.tables import StoreSettings, Tables, is_encrypted, packed, unpacked
 
 if TYPE_CHECKING:
     from sagas.store.encryption import PayloadEncryption
+    from sagas.store.journal.objects import Objects
 
 _SEAL = 16
 """Bytes of an entry's seal."""
@@ -140,6 +141,10 @@ class Journal:
         items = self._tables.connection.get_many(self._table, keys, attributes=("saga_id", "details"))
         return {item["saga_id"]["S"]: unpacked(item.get("details", {"M": {}})) for item in items}
 
+    def lacks(self, key: str) -> bool:
+        """Whether a payload is missing from S3, for a caller that may list the bucket."""
+        return self._payloads.lacks(key)
+
     def history(self, saga_id: str, *, after: int = 0, up_to: int = _LAST, limit: int | None = None) -> list[Entry]:
         """Return committed entries in order."""
         if up_to <= after:
@@ -168,8 +173,11 @@ class Journal:
         try:
             stored, size = self._payloads.get_within(key, most) if key else (entry.encrypted, len(entry.encrypted))
         except SagaError as error:
-            if isinstance(error.__cause__, ClientError) and code_of(error.__cause__) in S3_NO_SUCH_KEY | S3_DENIED:
+            code = code_of(error.__cause__) if isinstance(error.__cause__, ClientError) else ""
+            if code in S3_NO_SUCH_KEY:
                 raise Changed(entry.saga_id) from error
+            if key and isinstance(error, Denied) and code in S3_DENIED:
+                raise Withheld(error, key) from error
             raise
         if stored is None:
             return entry, size
@@ -312,7 +320,7 @@ class Payloads:
             raise TooLarge(f"a payload of more than {self._settings.payload_limit} bytes needs a payload bucket")
         body = payload.encode()
         key = f"{prefix_of(saga_id)}{seq}/{token}/{hashlib.sha256(body).hexdigest()[:_DIGITS]}"
-        with translated("S3"):
+        with translated("S3", resource=partial(self._uri, key)):
             self._client.put_object(
                 Bucket=self._settings.payload_bucket, Key=key, Body=body, ContentType="application/json"
             )
@@ -324,7 +332,7 @@ class Payloads:
 
     def get_within(self, key: str, most: int | None = None) -> tuple[str | None, int]:
         """Return the payload stored under ``key``, and its size. A payload of more than ``most`` bytes is ``None``."""
-        with translated("S3"):
+        with translated("S3", resource=partial(self._uri, key)):
             answer = self._client.get_object(Bucket=self._settings.payload_bucket, Key=key)
             size, body = int(answer["ContentLength"]), answer["Body"]
             if most is not None and size > most:
@@ -332,13 +340,24 @@ class Payloads:
                 return None, size
             return body.read().decode(errors="replace"), size  # a changed payload may not be UTF-8
 
+    def _uri(self, key: str) -> str:
+        return f"s3://{self._settings.payload_bucket}/{key}"
+
+    @property
+    def _objects(self) -> Objects:
+        from sagas.store.journal.objects import Objects  # imported here, because few functions list or delete
+
+        return Objects(self._client, self._settings.payload_bucket)
+
+    def lacks(self, key: str) -> bool:
+        """Whether there is no payload under ``key``. The caller must have the right to list the bucket."""
+        return all(item.key != key for item in self._objects.page(key).objects)
+
     def delete_all(self, saga_id: str) -> None:
         """Delete all payloads of a saga, including those that no entry names."""
         if not self._settings.payload_bucket:
             return
-        from sagas.store.journal.objects import Objects  # imported here, because only a purge deletes
-
-        objects = Objects(self._client, self._settings.payload_bucket)
+        objects = self._objects
         last = False
         while not last:
             page = objects.page(prefix_of(saga_id))

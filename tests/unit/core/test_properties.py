@@ -269,14 +269,15 @@ def likely(state: SagaState, plan: Plan) -> list[Event]:
         ]
         found += [ev.ChildrenStarted(state.cursor, step.attempts.made, 3)]
         found += [ev.WaitStarted(state.cursor, step.attempts.made, NOW + 50)]
-        found += [ev.StepPostponed(state.cursor, step.attempts.made, "not yet", 50.0, NOW + 50, NOW)]
+        postponed = ev.StepPostponed(state.cursor, step.attempts.made, "not yet", 50.0, NOW + 50, NOW)
+        found += [structs.replace(postponed, because=because) for because in ("", ev.RELEASE, ev.INPUTS)]
     if step is not None and state.joins:
         found += [seen(state, lease, failed=False), seen(state, lease, failed=True)]
     if step is not None and step.status is T.COMPENSATING:
         found += [ev.StepCompensated(state.cursor, step.undo_attempts.made)]
         found += [ev.CompensationAttemptFailed(state.cursor, step.undo_attempts.made, BOOM)]
         postponed = ev.CompensationPostponed(state.cursor, step.undo_attempts.made, "not yet", 50.0, NOW + 50, NOW)
-        found += [postponed, structs.replace(postponed, settling=True)]
+        found += [structs.replace(postponed, because=because) for because in ("", ev.NOT_OWED, ev.INPUTS)]
     fact = next_fact(plan, state, NOW) if state.cursor < len(state.steps) else None
     return [*found, *([fact] if fact else [])]
 
@@ -326,9 +327,11 @@ def _check_backward(state: SagaState, decision: Decision, event: Event) -> None:
 
 
 def _spared(event: Event) -> int:
-    """An attempt whose code could not be called is given back: one, and by this event alone."""
+    """An attempt whose code could not be called is given back: one, and by these events alone."""
     match event:
         case ev.StepDeadLettered(cause=ev.DeadLetterCause.TYPE_CHANGED):
+            return 1
+        case ev.StepPostponed(because=ev.RELEASE | ev.INPUTS):
             return 1
         case _:
             return 0
