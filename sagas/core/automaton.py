@@ -173,12 +173,20 @@ def _settled(plan: Plan, before: SagaState, after: SagaState, event: Event, now:
     looked = because in (ev.RELEASE, ev.INPUTS) or isinstance(event, ev.SagaRecovered)
     if after.unread and not (looked and (because != ev.RELEASE or after.unread.gone)):
         after = replace(after, unread=None)
-    if not (plan.settle or before.settling_since):
-        return after
+    if plan.settle or before.settling_since:
+        return _settling(plan, before, after, event, now, looked=looked, released=because == ev.RELEASE)
+    return after
+
+
+def _settling(
+    plan: Plan, before: SagaState, after: SagaState, fact: ev.Fact, now: float, *, looked: bool, released: bool
+) -> SagaState:
+    """Return the saga with the time since which it waits for a release. ``looked``: the commit was only a look at it.
+    ``released``: a stored value did not fit the code that was to run."""
     stopped = after.ended or after.status is SagaStatus.DEAD_LETTERED
-    lost = isinstance(event, ev.StepLost) or getattr(event, "failure", None) == ev.LOST
+    lost = isinstance(fact, ev.StepLost) or getattr(fact, "failure", None) == ev.LOST
     since = before.settling_since if looked or (lost and misfit(plan, after, now)) else 0.0
-    if not since and not stopped and plan.settle and (because == ev.RELEASE or misfit(plan, after, now)):
+    if not since and not stopped and plan.settle and (released or misfit(plan, after, now)):
         since = float(int(now))
     shown = since or after.status is SagaStatus.DEAD_LETTERED or after.unreadable != before.unreadable
     unread = after.unreadable if shown else ""

@@ -42,8 +42,7 @@ class InFlight(Struct, frozen=True):
         if deployed is None and not names:
             self.registry.get(saga)  # raises NotFound
         listed, attention, following = self._listed(saga, cursor)
-        found = [state for state in self.control.readable(listed) if not (state.attention or unread_of(state))]
-        found += self.control.readable(attention)
+        found = [*self._unlisted(listed), *self.control.readable(attention)]
         states = [state for state in found if state.saga == saga]
         details = self.journal.first_details([state.saga_id for state in states])
         named = {state.saga_id: str(details.get(state.saga_id, {}).get("blueprint", "")) for state in states}
@@ -66,6 +65,10 @@ class InFlight(Struct, frozen=True):
             "undeployed": sorted({state.saga for state in found if state.saga not in self.registry}),
             "cursor": following,
         }
+
+    def _unlisted(self, ids: list[str]) -> list[SagaState]:
+        """Read sagas, without those on the attention list, whose turn comes last."""
+        return [state for state in self.control.readable(ids) if not (state.attention or unread_of(state))]
 
     def _listed(self, saga: str, cursor: str | None) -> tuple[list[str], list[str], str | None]:
         """Return the ids of sagas that may be in flight, the ids of sagas that need an operator, and the next cursor.
