@@ -132,11 +132,7 @@ class Telemetry:
             self.count("SagaNeedsAttention", after.saga)
         if isinstance(fact, Postponed) and fact.because == INPUTS and unread_of(after):
             self.measure("InputsUnread", 1)
-        undo_pending = index is not None and after.steps[index].status is not StepStatus.COMPENSATION_FAILED
-        retried = fact.action == "CompensationAttemptFailed" and after.undoing and undo_pending
-        if fact.action in ("StepFailed", "StepLost") and index is not None:
-            retried = after.steps[index].status is StepStatus.RETRYING and not after.cancel.at
-        if retried:
+        if index is not None and _retried(after, fact, after.steps[index].status):
             self.count("StepRetried", after.saga)
 
     def paused(self, saga: str) -> None:
@@ -192,6 +188,14 @@ class Telemetry:
         """Return the invocation's X-Ray trace id; empty if there is none."""
         parts = os.environ.get(_TRACE_VARIABLE, "").split(";")
         return next((part.removeprefix("Root=") for part in parts if part.startswith("Root=")), "")
+
+
+def _retried(after: SagaState, fact: Fact, step: StepStatus) -> bool:
+    """Whether a failed attempt of a step or an undo is followed by another. After a cancel, no step is retried."""
+    if fact.action in ("StepFailed", "StepLost"):
+        return step is StepStatus.RETRYING and not after.cancel.at
+    pending = after.undoing and step is not StepStatus.COMPENSATION_FAILED
+    return fact.action == "CompensationAttemptFailed" and pending
 
 
 def _undos_failed(state: SagaState) -> int:

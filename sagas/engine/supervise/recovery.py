@@ -223,9 +223,8 @@ class RecoveryRun(Struct, frozen=True):
             report.untouched += 1
             return
         state = current
-        postponed_until, backlog = 0.0, Backlog.UNKNOWN
-        if state.lease is None:
-            postponed_until = max((gate.silent_until(state) for gate in self.advancer.services.gates), default=0.0)
+        backlog = Backlog.UNKNOWN
+        postponed_until = 0.0 if state.lease else self._silent_until(state)
         self._report_overdue(state, position, report)
         own_stale_after = self.advancer.plan(state).stale_after
         quiet_for = clock.now() - max(state.updated_at, state.not_before)
@@ -246,6 +245,10 @@ class RecoveryRun(Struct, frozen=True):
         due = state.in_time(max(due, self._release_due(state)))
         if position.sort <= iso(clock.now()) and due > clock.now() and not state.ended:
             self.control.push_due(position.saga_id, position.sort, due)  # this is refused if the position has changed
+
+    def _silent_until(self, state: SagaState) -> float:
+        """Return until when the gates of the next step let nothing be heard of it; 0 if none does."""
+        return max((gate.silent_until(state) for gate in self.advancer.services.gates), default=0.0)
 
     def _looked_for(self, state: SagaState) -> bool:
         """If S3 denies an input of a saga to its step, find out whether the input is missing, because a step may not
