@@ -82,7 +82,7 @@ types: $(READY)  ## pyright
 # after a failure.
 PARTS = soak load crash-lingers crash-cancels crash-purges crash-answers crash-deaths crash-families \
 	orders-short orders-plain orders-releases orders-chained orders-children dynamodb-local properties pairs crowds waits \
-	hostile newcomer many
+	hostile newcomer many restore
 proof-dynamodb-local = --dist loadfile -m "not proof" tests/engine tests/handlers
 proof-properties = -m "hypothesis and not proof" tests/unit tests/store tests/handlers
 proof-pairs = tests/model/test_pairs.py tests/engine/test_pairs.py
@@ -91,6 +91,7 @@ proof-waits = -n 0 tests/e2e/test_waiting.py tests/e2e/test_children.py
 proof-hostile = --dist loadfile tests/e2e/test_hostile_api.py tests/e2e/test_generated_clients.py tests/cdk/test_size.py
 proof-newcomer = -n 0 tests/e2e/test_newcomer.py
 proof-many = -n 0 tests/engine/test_recovery_reads.py
+proof-restore = tests/engine/test_restore.py
 PASSED := build/proof/$(shell git rev-parse --short HEAD)$(shell git diff --quiet HEAD || echo -$$$$)
 proof: $(PARTS:%=$(PASSED)/%)  ## the long versions of the tests: hours; a second call continues; PARTS="load pairs" takes these
 

@@ -37,7 +37,7 @@ Item = dict[str, Any]
 Copy = Mapping[str, Mapping[Key, Item]]
 """Items by their keys, of each table."""
 TABLES = ("sagas", "audit", "joins")
-LARGE = pytest.mark.slow
+LARGE = pytest.mark.proof
 _numbers = itertools.count()
 
 
@@ -227,12 +227,13 @@ def test_in_memory(credentials: None, clean: None, count: int, every: int) -> No
     assert peak < 100_000_000
 
 
-@LARGE
 @pytest.mark.timeout(3_600)
-@pytest.mark.parametrize("count", [100_000])
-def test_on_dynamodb_local(credentials: None, clean: None, count: int) -> None:
+@pytest.mark.parametrize(
+    ("count", "every"), [pytest.param(1_000, 5, marks=pytest.mark.slow), pytest.param(100_000, 100, marks=LARGE)]
+)
+def test_on_dynamodb_local(credentials: None, clean: None, count: int, every: int) -> None:
     with aws("memory"):
-        made, _ = crowd(count, every=100)
+        made, _ = crowd(count, every)
     url = dynamodb_local().endpoint_url
     dynamodb = client("dynamodb", url)
     names = new_tables(dynamodb)
