@@ -138,8 +138,9 @@ def _a_release_comes_for_good_and_is_taken_back(world: CrashWorld) -> None:
     world.settle()
 
 
-@CHANGING.ends("CANCELLED", "COMPLETED")
+@CHANGING.ends("CANCELLED", "COMPLETED", "COMPENSATION_FAILED")
 def _cancelled_while_it_waits_for_a_release(world: CrashWorld) -> None:
+    """If the step that the release removes has begun, nobody knows whether it has to be undone: an operator decides."""
     _started_before_a_release(world, ShortWithoutSecond)
     world.cancel()
     world.settle()
