@@ -38,6 +38,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(_ACCOUNT_TIMEOUT), append=False)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _assets_are_staged() -> None:
+    """The CDK copies assets, which ``tests/cdk`` in the same process spares itself: an app's own may be gone by then."""
+    os.environ.pop("CDK_CONTEXT_JSON", None)
+
+
 def project_in(directory: Path) -> Path:
     """An empty project that shares the repository's cache, so that nothing is fetched twice."""
     cache = REPOSITORY / ".sagas" / "cache"

@@ -37,9 +37,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=_MISSING))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Generator[Browser]:
-    """One browser for all tests."""
+    """One browser for the tests of a file. While Playwright runs, this thread has an event loop that runs, and other
+    tests may not call ``asyncio.run``."""
     if CHROMIUM is None:
         pytest.fail(_MISSING)
     with sync_playwright() as playwright:
