@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def _assets_are_staged() -> None:
-    """The CDK copies assets, which ``tests/cdk`` in the same process spares itself: an app's own may be gone by then."""
+    """Have the CDK copy assets, since an app's own may be gone soon; ``tests/cdk`` in the same process has it not."""
     os.environ.pop("CDK_CONTEXT_JSON", None)
 
 

@@ -57,8 +57,9 @@ def until(condition: Callable[[], object], seconds: float = 15.0) -> None:
 
 
 def helpers() -> list[str]:
-    """The library's threads that are alive."""
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("sagas-")]
+    """The threads of attempts that are alive. Tests of the console leave its threads in the same process."""
+    names = [thread.name for thread in threading.enumerate()]
+    return [name for name in names if name.startswith("sagas-") and not name.startswith("sagas-console")]
 
 
 def failures(b: Bench, saga_id: str) -> list[str]:
