@@ -157,7 +157,8 @@ def in_wait(state: SagaState) -> bool:
 
 def waits_without_code(plan: Plan, state: SagaState, index: int) -> bool:
     """Whether a step needs no code now, because it waits, or has no code and is about to wait."""
-    waiting, own = in_wait(state) and index == state.cursor, plan.steps[index].forward
+    waiting = in_wait(state) and index == state.cursor
+    own = plan.steps[index].forward
     return waiting or (bool(state.steps[index].waits_for) and isinstance(own, ForwardPlan) and not own.asks)
 
 
@@ -185,7 +186,8 @@ def misfit(plan: Plan, state: SagaState, now: float) -> Failure | None:
     step = state.current
     if step is None:
         return None
-    own, lapsed = plan.steps[state.cursor], state.lease is not None and state.lease.expires_at <= now
+    own = plan.steps[state.cursor]
+    lapsed = state.lease is not None and state.lease.expires_at <= now
     if state.undoing:
         runs = lapsed or step.status is not StepStatus.COMPENSATING
         return own.undo if isinstance(own.undo, Failure) and runs and not state.joins else None
@@ -256,13 +258,15 @@ def owed_by_time(plan: Plan, state: SagaState, now: float) -> Fact | None:
 
 def out_of_budget(plan: Plan, state: SagaState) -> bool:
     """Whether the current step has used up its executions. If their maximum is unknown, it has not."""
-    step, own = state.steps[state.cursor], plan.steps[state.cursor].forward
+    step = state.steps[state.cursor]
+    own = plan.steps[state.cursor].forward
     return isinstance(own, ForwardPlan) and step.attempts.used >= own.executions
 
 
 def undo_out_of_budget(plan: Plan, state: SagaState) -> bool:
     """Whether the current undo has used up its executions. If their maximum is unknown, it has not."""
-    step, own = state.steps[state.cursor], plan.steps[state.cursor].undo
+    step = state.steps[state.cursor]
+    own = plan.steps[state.cursor].undo
     return isinstance(own, UndoPlan) and step.undo_attempts.used >= own.executions
 
 

@@ -227,7 +227,8 @@ def children_started(plan: Plan, state: SagaState, fact: ev.ChildrenStarted, now
     step = _running(state, fact)
     if step is None or step.waits_for != "children":
         return Decision(state)
-    after, own = committed(state), plan.steps[fact.index].forward
+    after = committed(state)
+    own = plan.steps[fact.index].forward
     if isinstance(own, ev.Failure):
         # How the children run is unknown. None has been started, so the step's code requests them again.
         again = replace(step, status=StepStatus.RETRYING, attempts=step.attempts.excused())
@@ -318,7 +319,8 @@ def unread(before: Unread | None, first: float, why: tuple[str, str, str], now: 
     and anything else after a while. ``before``: the mark of the last look. ``first``: the time of the first look, if
     this is it. ``why``: a code, a text, and the object that may be missing."""
     code, text, key = why
-    error, since = text[:_LONGEST_STORED], first if before is None else before.since
+    error = text[:_LONGEST_STORED]
+    since = first if before is None else before.since
     listed = code == ev.AttentionCode.NO_RIGHT or now - since >= LISTED_AFTER
     if before is not None and before.error == error:  # somebody may have looked for the object since
         return replace(before, listed=listed)

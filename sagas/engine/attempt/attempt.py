@@ -254,7 +254,8 @@ class Attempt:
             needed_until = self._course.lease_end(claimed_at(held.lease.owner), self._code.timeout)
         if self._message.chained and held.lease is not None and clock.now() >= held.lease.expires_at:
             raise Unavailable("the lease expired before the step could start; it will be retried")
-        code, index = self._type.step(message.step), message.index
+        code = self._type.step(message.step)
+        index = message.index
         if message.undo and not undo_still_owed(self._type.plan(held.steps), index, held.steps[index]):
             raise _NotOwed("the step did not complete, so its undo is not called")
         values = self._values = self._inputs(held)

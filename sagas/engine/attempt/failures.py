@@ -130,7 +130,8 @@ def is_gone(held: SagaState, error: Unavailable) -> bool:
 def not_read(held: SagaState, index: int, error: Unavailable, clock: Clock) -> ev.Postponed:
     """Return the fact to record when the inputs of a step or its undo cannot be read, so that its code is not called
     (rule 19)."""
-    now, step = clock.now(), held.steps[index]
+    now = clock.now()
+    step = held.steps[index]
     kind = ev.CompensationPostponed if held.undoing else ev.StepPostponed
     attempt = step.undo_attempts.made if held.undoing else step.attempts.made
     since = now if held.unread is None else held.unread.since
