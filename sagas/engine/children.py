@@ -115,7 +115,8 @@ class Children(Struct, frozen=True):
     def _look_later(self, saga_id: str, error: Unavailable, work: Work) -> bool:
         """Mark a parent whose inputs, or whose children's results, cannot be read, and do the work later (rule 19).
         Returns whether the parent is on the attention list for it."""
-        state, clock = self.control.get(saga_id), self.advancer.services.clock
+        state = self.control.get(saga_id)
+        clock = self.advancer.services.clock
         if state is None or not state.joins:
             return False
         now = clock.now()
@@ -197,7 +198,8 @@ class Children(Struct, frozen=True):
         types, requests = declaration.details["types"], json.loads(declaration.payload or "[]")
         earlier = self.joins.outcomes(state.saga_id, step.name, step.round - 1, FORWARD) if step.round else {}
         correlation_id = declaration.correlation_id or state.correlation_id
-        messages, undeployed = list[Message](), ""
+        messages = list[Message]()
+        undeployed = ""
         for position in positions:
             before = earlier.get(position)
             if before is not None and before.how in (COMPLETED, CARRIED):
@@ -221,7 +223,8 @@ class Children(Struct, frozen=True):
 
     def _declaration(self, state: SagaState, step: StepState) -> Entry:
         """Return the entry with the types and requests of the step's children."""
-        seq, journal = step.fan_out.requests_seq, self.advancer.services.journal
+        seq = step.fan_out.requests_seq
+        journal = self.advancer.services.journal
         return _reading(lambda: journal.entries(state.saga_id, [seq]))[seq]
 
     def _continue(self, state: SagaState, step: StepState) -> None:

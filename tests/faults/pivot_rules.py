@@ -110,7 +110,7 @@ def _pivots_obey_deadlines() -> Generator[None]:
         yield
 
 
-@_rule("17: it is told that the deadline has passed", Life("pivot_then_overdue"))
+@_rule("17: an overdue saga says that its deadline has passed", Life("pivot_then_overdue"))
 def _pivots_hide_deadlines() -> Generator[None]:
     owed = rules.owed_by_time
 

@@ -175,7 +175,7 @@ def test_how_long_the_oldest_due_saga_has_waited(site: Make, capsys: Capture) ->
 
 
 def test_sagas_whose_inputs_cannot_be_read(site: Make, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each look of a saga that is listed counts, and nobody is told that it needs an operator."""
+    """Each look of a listed saga counts, and no event says that it needs an operator."""
     s = site(Trip, SAGAS_CARRY_INPUTS="0")
     s.begin("trip")
     refusals = Refusals(monkeypatch, "ThrottlingException", "BatchGetItem")

@@ -38,7 +38,7 @@ def test_a_process_that_waits_does_what_one_does_that_is_run_anew(name: str, mon
     """Many wait at once, in one process of Python's: what one leaves there would be found by another."""
     waited = explore(SHORT[name])
     monkeypatch.setattr(processes, "WAITING", 0)
-    anew = explore(SHORT[name])
-    assert (waited.moments, waited.moves, waited.ends) == (anew.moments, anew.moves, anew.ends)
-    assert waited.histories == anew.histories == anew.runs
-    assert waited.runs < anew.runs / 2
+    again = explore(SHORT[name])
+    assert (waited.moments, waited.moves, waited.ends) == (again.moments, again.moves, again.ends)
+    assert waited.histories == again.histories == again.runs
+    assert waited.runs < again.runs / 2

@@ -141,7 +141,8 @@ def not_read(held: SagaState, index: int, error: Unavailable, clock: Clock) -> e
 
 def why_not_read(error: Unavailable) -> tuple[str, str, str]:
     """Return why a value cannot be read, as a code and as a text, and the object that may be missing."""
-    right, key = (error.right if isinstance(error, Denied) else ""), (error.key if isinstance(error, Withheld) else "")
+    right = error.right if isinstance(error, Denied) else ""
+    key = error.key if isinstance(error, Withheld) else ""
     return (ev.AttentionCode.NO_RIGHT.value, right, key) if right else (_UNREACHABLE, str(error), key)
 
 

@@ -292,5 +292,6 @@ def _callbacks(
     from sagas.store.callback_keys import CallbackKeys
 
     secret = environment["SAGAS_CALLBACK_SECRET"]
-    region, endpoint_url = settings.region, settings.endpoint_url
+    region = settings.region
+    endpoint_url = settings.endpoint_url
     return Callbacks(url, CallbackKeys(secret, clock.now, region, endpoint_url, observer.callback_key_too_short))

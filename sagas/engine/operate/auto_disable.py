@@ -53,7 +53,8 @@ class AutoDisabler(Struct, frozen=True):
             streak = self.streaks.count(name, failed)
             if streak is None:
                 return
-            recent, success = _recent(policy, streak, failed.at), 0.0
+            recent = _recent(policy, streak, failed.at)
+            success = 0.0
             if len(recent) >= policy.threshold > 1:
                 success = self._last_success(name)
                 recent = [other for other in recent if other.at > success or other == failed]

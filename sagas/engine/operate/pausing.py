@@ -134,7 +134,8 @@ class Pausing(Struct, frozen=True):
         After 1,000 sagas or eight seconds, the supervisor sends the others. If the library had paused starts of the
         type, starts are accepted again. A step that a release has removed can be resumed if it was ever paused.
         """
-        scope, steps = Scope(name, step, saga_id), [one.name for one in self.registry.get(name).definition.steps]
+        scope = Scope(name, step, saga_id)
+        steps = [one.name for one in self.registry.get(name).definition.steps]
         if step and step not in steps and not (is_step_name(step) and self.pauses.ever(scope)):
             raise _unknown_step(name, step, steps)
         if scope == Scope(name):
@@ -184,7 +185,8 @@ class Pausing(Struct, frozen=True):
         """Refuse a further pause at the limit. The pauses of single sagas that have ended are deleted first. A type's
         pause always has room."""
         on = self.pauses.all()
-        steps, sagas = ([other for other in on if getattr(other, kind)] for kind in ("step", "saga_id"))
+        steps = [other for other in on if other.step]
+        sagas = [other for other in on if other.saga_id]
         if scope.step and len(steps) >= _MOST_STEPS:
             raise Conflict(f"{len(steps)} steps are paused, which is the limit; pause the type instead")
         if not scope.saga_id or len(sagas) < _MOST_SAGAS:
