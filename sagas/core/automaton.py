@@ -170,7 +170,7 @@ def _settled(plan: Plan, before: SagaState, after: SagaState, event: Event, now:
     if not isinstance(event, ev.Fact):
         return after
     because = event.because if isinstance(event, ev.Postponed) else ""
-    looked = because in (ev.RELEASE, ev.INPUTS) or isinstance(event, ev.SagaRecovered)
+    looked = because in (ev.RELEASE, ev.INPUTS, ev.LATE) or isinstance(event, ev.SagaRecovered)
     if after.unread and not (looked and (because != ev.RELEASE or after.unread.gone)):
         after = replace(after, unread=None)
     if plan.settle or before.settling_since:

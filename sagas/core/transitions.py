@@ -307,8 +307,11 @@ def _before_call(state: SagaState) -> SagaStatus:
 
 
 def not_called(state: SagaState, fact: ev.Postponed, now: float) -> SagaState:
-    """Try again later with a new message, because a stored value does not fit the deployed code or cannot be read."""
+    """Try again later with a new message, because a stored value does not fit the deployed code or cannot be read, or
+    because there was no time."""
     again = replace(committed(state), dispatch=state.dispatch + 1, not_before=fact.retry_at)
+    if fact.because == ev.LATE:
+        return again
     if fact.because == ev.INPUTS:
         return replace(again, unread=unread(state.unread, fact.since, (fact.code, fact.message, fact.key), now))
     return replace(again, unreadable=fact.message[:_LONGEST_STORED])
