@@ -82,6 +82,8 @@ ROWS: tuple[Row, ...] = (
     Row((S.RUNNING,), ev.ChildrenStarted, transitions.children_started, (S.WAITING,), "it waits for its children"),
     Row((S.WAITING,), ev.ChildrenEnded, transitions.children_ended, (S.RUNNING, S.COMPLETED), "its children ended"),
     Row((S.RUNNING,), ev.StepPostponed, transitions.step_postponed, (S.WAITING,), "a step will poll again"),
+    # The value of the signal cannot be read.
+    Row((S.WAITING,), ev.StepPostponed, transitions.step_postponed, ()),
     Row((S.PENDING,), ev.StepDeadLettered, transitions.step_dead_lettered, (S.DEAD_LETTERED,), "code missing"),
     Row(
         *((S.RUNNING,), ev.StepDeadLettered, transitions.step_dead_lettered, (S.DEAD_LETTERED,)),

@@ -274,12 +274,15 @@ def next_fact(plan: Plan, state: SagaState, now: float) -> Fact | None:
     """Return the fact that the lease holder must journal next; ``None`` if user code runs next, or if the saga waits
     for a release (:func:`misfit`). ``now``: epoch seconds.
 
-    An accepted signal comes before a cancel: its sender got a response, and its step may have to be undone.
+    An accepted signal comes before a cancel: its sender got a response, and its step may have to be undone. If its
+    value could not be read, it is read again later, and a cancel or the deadline may come first.
     """
     if state.ended:
         return order_to_obey(state)
     step = state.current
-    if in_wait(state) and step is not None and step.signalled and not state.cancel.journaled:
+    taken = in_wait(state) and step is not None and step.signalled and not state.cancel.journaled
+    unread = state.unread is not None and (state.not_before > now or state.cancel.at or state.out_of_time(now))
+    if taken and not unread:
         return SignalReceived(state.cursor)
     if state.status in (*_FORWARD, SagaStatus.DEAD_LETTERED) and state.cancel.at:
         return _fact_of_cancel(state)

@@ -60,7 +60,9 @@ def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStar
     turned = next_undo(plan, after, len(state.steps))
     if step is not None and step.status is StepStatus.WAITING:
         to_undo = turned.undoing and turned.cursor == state.cursor
-        failed = replace(turned.steps[state.cursor], status=StepStatus.FAILED)
+        in_doubt = turned.steps[state.cursor].outcome_unknown or step.signalled
+        # A signal that was accepted and could not be read may have said anything.
+        failed = replace(turned.steps[state.cursor], status=StepStatus.FAILED, outcome_unknown=in_doubt)
         turned = turned if to_undo else turned.with_step(state.cursor, failed)
     return proceed(plan, turned, now)
 
