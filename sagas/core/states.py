@@ -167,11 +167,13 @@ class Progress(Struct, frozen=True):
         fraction: from 0 to 1.
         message: what the execution is doing.
         at: epoch seconds of the report.
+        late: whether the library has reported that the code has not ended after its timeout.
     """
 
     fraction: float
     message: str
     at: float
+    late: bool = False
 
 
 class Polling(Struct, frozen=True):

@@ -14,12 +14,13 @@ from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from sagas.authoring.codec import content_hash, encode
+from sagas.authoring.context import StepLogger
 from sagas.authoring.policies import MOST_CHILDREN
 from sagas.authoring.redaction import without
 from sagas.core import events as ev
 from sagas.core.commands import Send
 from sagas.core.rules import misfit, next_look, settles, undo_still_owed
-from sagas.core.states import DeadMessage, Lease, SagaState, StepState
+from sagas.core.states import DeadMessage, Lease, Progress, SagaState, StepState
 from sagas.core.text import iso
 from sagas.engine.attempt.context import StepContext
 from sagas.engine.attempt.course import COMMIT_RESERVE, RECORDING, Course, Value, correlated
@@ -156,6 +157,7 @@ class Attempt:
         self._next: Lease | None = None
         self._values: dict[str, Value] = {}
         self._began = False
+        self._silence: Callable[[], object] = lambda: None
         self._until = 0.0
         self.shut: Gate | None = None
 
@@ -268,7 +270,7 @@ class Attempt:
             prefix=definition.prefix,
             deadline_at=self._invocation.deadline - RECORDING,
             clock=clock,
-            logger=services.logger,
+            logger=StepLogger(services.logger),
             check_cancelled=self._cancel_accepted,
             saga_ends_at=0.0 if held.past_pivot else held.ends_at,
         )
@@ -297,7 +299,10 @@ class Attempt:
         changed = changed_children(definition, held)
         with progress, beat:
             began = partial(self._code_begins, held)
-            payload = services.runner.run(definition, code, message.undo, payloads, context, began, changed)
+            try:
+                payload = services.runner.run(definition, code, message.undo, payloads, context, began, changed)
+            finally:
+                self._silence()
         if code.waits_for == "time" and not message.undo:
             self._until = moment(payload, clock.now())
         return payload
@@ -330,14 +335,28 @@ class Attempt:
 
     def _code_begins(self, held: SagaState) -> None:
         """Record that the code begins. Past the saga's deadline, raise instead (rule 20)."""
+        from sagas.threads import OVERTIME  # imported here, because most functions run no steps
+
         if held.out_of_time(self._services.clock.now()):
             raise NotCalled(ev.LATE, "the saga's deadline passed before the step could start")
         self._began = True
         if self._context is not None:
             self._context.begin(self._code.timeout)
+            patience = self._context.cleanup_until - self._services.clock.now()
+            hangs = partial(self._hangs, held, self._context)
+            self._silence = OVERTIME.set(patience, hangs, self._services.logger)
             name = "undo started" if self._context.undo else "step started"
             fields = {"saga_id": self._context.saga_id, "step": self._context.step, "attempt": self._context.attempt}
             self._services.logger.info(name, extra=fields)
+
+    def _hangs(self, held: SagaState, context: StepContext) -> None:
+        """Report that the code has not ended after its timeout. Nothing is committed or released, because the code may
+        still act (rule 5). If its process ends, the takeover records the timeout."""
+        step, number = held.steps[self._message.index], self._number(held)
+        text = f"the code has not ended {context.overtime:.1f} s after its timeout of {self._code.timeout:g} s"
+        fields = {"saga_id": held.saga_id, "step": step.name, "attempt": number}
+        self._services.logger.error(f"attempt {number} of {self._named(step)} hangs: {text}", extra=fields)
+        self._services.control.note_progress(held, Progress(0.0, text, self._services.clock.now(), late=True))
 
     def _cancel_accepted(self) -> bool:
         """Whether a cancel was accepted; false if the store is unreachable."""

@@ -31,7 +31,8 @@ LARGEST_RESULT = 4_000_000
 
 
 class StepExited(SagaError):
-    """User code called ``sys.exit``, or cancelled its own task. The attempt failed, but the function continues."""
+    """User code called ``sys.exit``, raised ``GeneratorExit`` or cancelled its own task. The attempt failed, but the
+    function continues."""
 
 
 def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[str, int]:
@@ -189,13 +190,15 @@ def _called(
             result = awaited_in_time(result, context)
     except BaseException as error:
         cancelled = isinstance(error, _of_asyncio("CancelledError"))
-        if not cancelled and not isinstance(error, Exception | SystemExit):
+        if not cancelled and not isinstance(error, Exception | SystemExit | GeneratorExit):
             raise
         if context.overtime >= 0 and not isinstance(error, PermanentError):
             end = "it was cancelled" if cancelled else f"it raised {type(error).__name__}: {text_of(error)}"
             raise TimedOut(_too_late(context, code.timeout, end)) from error
         if isinstance(error, SystemExit):
             raise StepExited(f"the step called sys.exit({text_of(error)})") from error
+        if isinstance(error, GeneratorExit):
+            raise StepExited("the step raised GeneratorExit") from error
         if cancelled:
             context.raise_if_cancelled()
             raise StepExited("the step was cancelled by its own code") from error

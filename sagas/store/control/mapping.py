@@ -362,6 +362,10 @@ def state_of(item: Item) -> SagaState:
     what = f"saga {saga_id}"
     check_format(number_in(item, "format"), what)
     report: Item | None = unpacked(item["progress"]) if "progress" in item else None
+    progress = None
+    if report:
+        at, late = epoch(report["at"]), bool(report.get("late"))
+        progress = Progress(float(report["fraction"]), report["message"], at, late)
     polling, unread, parent = None, None, None
     if "polling" in item:
         poll: dict[str, Any] = unpacked(item["polling"])
@@ -413,7 +417,7 @@ def state_of(item: Item) -> SagaState:
         not_before=time_of(text_in(item, "not_before")),
         lost_until=time_of(text_in(item, "lost_until")),
         attention=time_of(text_in(item, "attention")),
-        progress=Progress(float(report["fraction"]), report["message"], epoch(report["at"])) if report else None,
+        progress=progress,
         purge=purge_in(item["purge"]) if "purge" in item else None,
         polling=polling,
         deadline=time_of(text_in(item, "deadline")),
