@@ -10,7 +10,7 @@ from sagas.errors import FORMAT, check_format
 from sagas.paths import Place
 from sagas.store.connection import Refused, update_of
 from sagas.store.control.mapping import Item, attributes_of, number_in, shard_of, text_in
-from sagas.store.journal.journal import Payloads
+from sagas.store.journal.journal import Payloads, reading
 from sagas.store.tables import StoreSettings, Tables, packed, unpacked
 
 
@@ -113,7 +113,8 @@ class Inbox:
             return None
         check_format(number_in(item, "format"), f"a signal of saga {saga_id}")
         ref = text_in(item, "payload_ref")
-        payload = self._payloads.get(ref) if ref else item["payload"]["S"]
+        with reading(saga_id, ref):
+            payload = self._payloads.get(ref) if ref else item["payload"]["S"]
         payload = self._payloads.decrypted(saga_id, _place(step.name, step.round), payload)
         paths: list[list[str]] = unpacked(item["hidden"]) if "hidden" in item else []
         hidden = tuple(tuple(path) for path in paths)

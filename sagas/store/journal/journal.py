@@ -10,7 +10,8 @@ not overwrite the other's request. A hash of the saga's id comes first, because 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -170,15 +171,8 @@ class Journal:
         key = entry.details.get("payload_ref")
         if entry.payload is not None or not (key or entry.encrypted):
             return entry, len((entry.payload or "").encode())
-        try:
+        with reading(entry.saga_id, key or ""):
             stored, size = self._payloads.get_within(key, most) if key else (entry.encrypted, len(entry.encrypted))
-        except SagaError as error:
-            code = code_of(error.__cause__) if isinstance(error.__cause__, ClientError) else ""
-            if code in S3_NO_SUCH_KEY:
-                raise Changed(entry.saga_id) from error
-            if key and isinstance(error, Denied) and code in S3_DENIED:
-                raise Withheld(error, key) from error
-            raise
         if stored is None:
             return entry, size
         payload = self._payloads.decrypted(entry.saga_id, _place_of(entry), stored)
@@ -186,6 +180,20 @@ class Journal:
         if entry.hashed and loaded.payload_hash != entry.hashed:
             raise Changed(entry.saga_id)
         return loaded, len(payload.encode())
+
+
+@contextmanager
+def reading(saga_id: str, key: str) -> Generator[None]:
+    """Say of a large payload that it is missing, or that S3 denies it and it may be missing. ``key``: its key."""
+    try:
+        yield
+    except SagaError as error:
+        code = code_of(error.__cause__) if isinstance(error.__cause__, ClientError) else ""
+        if code in S3_NO_SUCH_KEY:
+            raise Changed(saga_id) from error
+        if key and isinstance(error, Denied) and code in S3_DENIED:
+            raise Withheld(error, key) from error
+        raise
 
 
 def _place_of(entry: Entry) -> str:
