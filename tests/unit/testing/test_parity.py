@@ -73,6 +73,37 @@ def test_both_write_the_same_trail(
     assert (rehearsed.status, rehearsed.error) == (shown["status"], shown["error"])
 
 
+class Collecting(Saga[Order], name="collecting"):
+    """Uses its instance as if it were its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    @step(retry=Retry.constant(max_retries=1, delay=0))
+    def add(self, request: Order, ctx: Context) -> list[str]:
+        self.lines.append(request.item)
+        if ctx.attempt == 1:
+            raise OSError("down")
+        return self.lines
+
+    @step
+    async def more(self, request: Order, add: list[str]) -> list[str]:
+        self.lines.append(request.item)
+        return [*add, *self.lines]
+
+
+def test_both_give_each_attempt_an_instance_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    items = ("ada", "bob")
+    rehearsed = [run(Collecting, Order(item, 1)).results for item in items]
+    bench = deploy_functions(monkeypatch, HandmadeStack(Collecting), Bench)
+    ids = [bench.start("collecting", {"item": item}) for item in items]
+    bench.run()
+    assert rehearsed == [{"add": [item], "more": [item, item]} for item in items]
+    for results, saga_id in zip(rehearsed, ids, strict=True):
+        assert results == {each["name"]: each["result"] for each in bench.show(saga_id)["steps"]}
+
+
 class Guarded(Saga[Order], name="guarded"):
     """Its dependency is down for as many calls as its request says; then it waits behind its breaker."""
 
