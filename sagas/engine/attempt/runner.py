@@ -21,7 +21,17 @@ from sagas.core.ids import types_hash
 from sagas.core.states import SagaState
 from sagas.engine.attempt.context import StepContext
 from sagas.engine.attempt.course import Value
-from sagas.errors import InvalidRequest, PermanentError, SagaError, TimedOut, TypeChanged, WrongResult, listed, text_of
+from sagas.errors import (
+    InvalidRequest,
+    PermanentError,
+    SagaError,
+    TimedOut,
+    TypeChanged,
+    WrongResult,
+    leaves,
+    listed,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from sagas.engine.attempt.coroutines import EventLoop
@@ -156,7 +166,7 @@ class Runner:
             cancelled = isinstance(error, _of_asyncio("CancelledError"))
             if not cancelled and not isinstance(error, Exception | SystemExit):
                 raise
-            if context.overtime >= 0 and not isinstance(error, PermanentError):
+            if context.overtime >= 0 and not any(isinstance(leaf, PermanentError) for leaf in leaves(error)):
                 end = "it was cancelled" if cancelled else f"it raised {type(error).__name__}: {text_of(error)}"
                 raise TimedOut(_too_late(context, code.timeout, end)) from error
             if isinstance(error, SystemExit):
