@@ -111,7 +111,6 @@ STEP = [
 """All modules of the library that a step's function loads, before it loads its saga types."""
 TYPES = [
     "sagas.authoring.definition.building",
-    "sagas.authoring.definition.instance_state",
     "sagas.authoring.definition.members",
     "sagas.authoring.saga",
     "sagas.authoring.steps",
