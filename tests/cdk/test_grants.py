@@ -23,9 +23,8 @@ from sagas.cdk.access import grants
 from sagas.cdk.access.api import ROUTES
 from sagas.cdk.access.grants import RIGHTS
 from sagas.errors import DefinitionError
-from tests.cdk.rendered import of_type, template_of
+from tests.cdk.rendered import pairs, rights, statements, template_of
 from tests.cdk.saga_classes import Trip
-from tests.cdk.test_permissions import pairs
 
 Template = dict[str, Any]
 Grant = Callable[..., object]
@@ -70,9 +69,9 @@ class Desk:
         return Clerk(self, iam.Role(self.stack, id, assumed_by=anybody))
 
     @cached_property
-    def policies(self) -> list[Template]:
-        """All policies, once all is granted."""
-        return of_type(template_of(self.stack), "AWS::IAM::Policy")
+    def template(self) -> Template:
+        """The template, once all is granted."""
+        return template_of(self.stack)
 
     def id_of(self, arn: str) -> str:
         """The logical id of the resource of an ARN."""
@@ -93,8 +92,7 @@ class Clerk:
     def granted(self) -> set[tuple[str, str]]:
         """(action, resource) pairs of the role, once all is granted."""
         role = self.desk.stack.get_logical_id(self.role.node.default_child)  # type: ignore[arg-type]
-        own = [policy for policy in self.desk.policies if {"Ref": role} in policy["Roles"]]
-        return {pair for policy in own for pair in pairs(policy["PolicyDocument"])}
+        return rights(self.desk.template).get(role, set())
 
     @cached_property
     def patterns(self) -> set[str]:
@@ -236,8 +234,7 @@ def test_an_operator_may_read_encrypted_letters() -> None:
     assert uses == {"kms:Decrypt", "kms:GenerateDataKey"}
     via = [
         service
-        for policy in desk.policies
-        for statement in policy["PolicyDocument"]["Statement"]
+        for _, statement in statements(desk.template)
         if statement["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
         for service in statement["Condition"]["StringLike"]["kms:ViaService"]
     ]
@@ -265,7 +262,7 @@ def test_below_a_mount_the_paths_are_those_there() -> None:
         .find_resources("AWS::IAM::Policy", {"Properties": {"Users": [stack.resolve({"Ref": _id(stack, user)})]}})
         .values()
     )
-    ((_, arn),) = pairs(policy["Properties"]["PolicyDocument"])
+    ((_, arn),) = pairs(policy["Properties"]["PolicyDocument"]["Statement"])
     assert arn.endswith("/POST/shop/v2/sagas/payout")
     assert "/<ApiDeploymentStageprod" in arn
 
@@ -277,7 +274,7 @@ def test_an_api_without_a_stage_of_its_own_means_any() -> None:
     policy = iam.ManagedPolicy(stack, "Starters")
     service.grant_start(policy, Payout)
     document = stack.resolve(policy.document)
-    ((_, arn),) = pairs(document)
+    ((_, arn),) = pairs(document["Statement"])
     assert arn.endswith("/*/POST/sagas/payout")
 
 

@@ -168,26 +168,6 @@ class TestDashboard:
         assert not of_kind(guarded, "AWS::CloudWatch::Dashboard")
 
 
-class TestIdleCosts:
-    """What docs/operations/deploying.md says of the reference stack while nothing happens, against its template."""
-
-    def row(self, beginning: str) -> str:
-        """The last cell of the row of the table that begins so."""
-        page = (RUNBOOK.parent / "deploying.md").read_text()
-        (line,) = [line for line in page.splitlines() if line.startswith(f"| {beginning}")]
-        return line.split("|")[-2].strip(" *")
-
-    def test_alarms_and_pollers(self, of_type: Find) -> None:
-        assert self.row("alarms") == f"{len(of_type(ALARM)) * 0.10:.2f}"
-        sources = of_type("AWS::Lambda::EventSourceMapping")
-        assert self.row("polling") == f"{sum(0.26 if 'ScalingConfig' in one else 0.10 for one in sources):.2f}"
-        assert self.row("dashboard") == f"{len(of_type('AWS::CloudWatch::Dashboard')) * 3.00:.2f}"
-
-    def test_sum(self) -> None:
-        parts = ("polling", "alarms", "dashboard", "the supervisor", "its traces", "tables")
-        assert self.row("**together") == f"{sum(float(self.row(part)) for part in parts):.2f}"
-
-
 class TestSize:
     @pytest.mark.parametrize(
         ("sagas", "steps", "gradual"),

@@ -18,7 +18,7 @@ from sagas.cdk import FunctionOptions, Network, SagaService, TableOptions, Throt
 from sagas.cdk.data.tables import Stores
 from sagas.cdk.options.service_options import service_options
 from sagas.errors import DefinitionError
-from tests.cdk.rendered import CAPTURE, Template, actions, by_id, marks, of_type, render, service, variables
+from tests.cdk.rendered import CAPTURE, Template, actions, by_id, marks, of_type, render, service, statements, variables
 from tests.cdk.saga_classes import SWEEPING, Trip
 from tests.cdk.templates import RUNBOOK
 
@@ -423,14 +423,9 @@ class TestEncryptionKey:
         assert len([one for one in services if one and "logs." in str(one)]) == 1
 
     def test_is_used_through_the_services_that_encrypt_alone(self, guarded: Template) -> None:
-        statements = [
-            statement
-            for policy in of_type(guarded, "AWS::IAM::Policy")
-            for statement in policy["PolicyDocument"]["Statement"]
-            if "kms:DescribeKey" in statement["Action"]
-        ]
-        assert statements
-        for statement in statements:
+        using = [statement for _, statement in statements(guarded) if "kms:DescribeKey" in statement["Action"]]
+        assert using
+        for statement in using:
             assert not [action for action in statement["Action"] if "ReEncrypt" in action]
             via = statement["Condition"]["StringLike"]["kms:ViaService"]
             assert {one["Fn::Join"][1][0] for one in via} == {
