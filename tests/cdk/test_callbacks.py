@@ -72,7 +72,7 @@ class Deployed:
 def deploy(*sagas: type[Any], stack: Stack | None = None, **options: Any) -> Deployed:
     """The template of a service, in a stack of its own if none is given."""
     stack = stack or Stack(App(), "Test")
-    given: Any = {"sagas": sagas, "dashboard": False, **options}
+    given: Any = {"sagas": sagas, **options}
     SagaService(stack, "Bank", **given)
     return Deployed(template_of(stack))
 

@@ -60,7 +60,7 @@ class Desk:
 
     def __init__(self, stack: Stack | None = None, **options: Any) -> None:
         self.stack = stack or Stack(App(), "Test")
-        given: Any = {"sagas": [Checkout, CreateZip, Payout], "dashboard": False, **options}
+        given: Any = {"sagas": [Checkout, CreateZip, Payout], **options}
         self.service = SagaService(self.stack, "Shop", **given)
 
     def clerk(self, id: str = "Clerk") -> Clerk:
@@ -252,9 +252,7 @@ def test_with_nested_stacks_an_operator_finds_the_parts_in_them() -> None:
 def test_below_a_mount_the_paths_are_those_there() -> None:
     stack = Stack(App(), "Test")
     api = apigateway.RestApi(stack, "Api")
-    service = SagaService(
-        stack, "Shop", sagas=[Payout], mount=api.root.add_resource("shop").add_resource("v2"), dashboard=False
-    )
+    service = SagaService(stack, "Shop", sagas=[Payout], mount=api.root.add_resource("shop").add_resource("v2"))
     user = iam.User(stack, "Ann")
     service.grant_start(user, Payout)
     (policy,) = (
@@ -270,7 +268,7 @@ def test_below_a_mount_the_paths_are_those_there() -> None:
 def test_an_api_without_a_stage_of_its_own_means_any() -> None:
     stack = Stack(App(), "Test")
     api = apigateway.RestApi(stack, "Api", deploy=False)
-    service = SagaService(stack, "Shop", sagas=[Payout], mount=api.root, dashboard=False)
+    service = SagaService(stack, "Shop", sagas=[Payout], mount=api.root)
     policy = iam.ManagedPolicy(stack, "Starters")
     service.grant_start(policy, Payout)
     document = stack.resolve(policy.document)
@@ -298,7 +296,7 @@ def test_a_class_that_is_not_the_services_is_refused(right: str, clerks: Clerks)
 def test_behind_an_authorizer_of_ones_own_there_is_nothing_to_grant() -> None:
     stack = Stack(App(), "Test")
     pool = apigateway.CognitoUserPoolsAuthorizer(stack, "Pool", cognito_user_pools=[_pool(stack)])
-    service = SagaService(stack, "Shop", sagas=[Payout], authorizer=pool, dashboard=False)
+    service = SagaService(stack, "Shop", sagas=[Payout], authorizer=pool)
     with pytest.raises(DefinitionError, match="so IAM permissions have no effect"):
         service.grant_read(iam.User(stack, "Ann"))
 

@@ -150,10 +150,10 @@ class TestAlarms:
 
 
 class TestDashboard:
-    def test_shows_every_saga(self, of_type: Find) -> None:
-        (dashboard,) = of_type("AWS::CloudWatch::Dashboard")
+    def test_shows_every_saga(self, everything: Template) -> None:
+        (dashboard,) = of_kind(everything, "AWS::CloudWatch::Dashboard")
         body = json.dumps(dashboard["DashboardBody"])
-        for title in ("create-zip: ends", "checkout: backlog", "Supervisor", "Starts and refused calls"):
+        for title in ("trip: ends", "checkout: backlog", "Supervisor", "Starts and refused calls"):
             assert title in body
         for metric in (
             "SagaCompleted",
@@ -164,8 +164,8 @@ class TestDashboard:
         ):
             assert metric in body
 
-    def test_can_be_left_out(self, guarded: Template) -> None:
-        assert not of_kind(guarded, "AWS::CloudWatch::Dashboard")
+    def test_is_made_if_asked_for(self, plain: Template) -> None:
+        assert not of_kind(plain, "AWS::CloudWatch::Dashboard")
 
 
 class TestSize:
@@ -203,6 +203,7 @@ class TestSize:
             "access_log": "role",
             "web_acl_arn": "arn:aws:wafv2:us-east-1:123456789012:regional/webacl/one/1",
             "network": Network(ec2.Vpc(stack, "Network", max_azs=1)),
+            "dashboard": True,
         }
         service = SagaService(stack, "Shop", **options)
         assert service.command_queue().queue_name

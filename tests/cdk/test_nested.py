@@ -244,7 +244,7 @@ class TestQueuesStay:
         }
 
     def test_when_a_service_grows_out_of_its_stack(self, large: Large, tmp_path: Path) -> None:
-        small = synthesize(tmp_path, Checkout, CreateZip, dashboard=False)
+        small = synthesize(tmp_path, Checkout, CreateZip)
         assert (len(small), len(large.templates) > 3) == (1, True)
         before, after = self.queues(small), self.queues(large.templates)
         assert {place: after[place] for place in before} == before
@@ -258,7 +258,7 @@ class TestQueuesStay:
 
             return new_class("Growing", (Saga[Order],), exec_body=fill)
 
-        options = {"nested_stacks": True, "dashboard": False}
+        options = {"nested_stacks": True}
         before = self.queues(synthesize(tmp_path / "before", saga(), **options))
         after = self.queues(synthesize(tmp_path / "after", saga("first", "second"), **options))
         assert {place: after[place] for place in before} == before

@@ -33,7 +33,7 @@ def stack() -> Stack:
     key = kms.Key(stack, "Payloads")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(functions, "Layers", layers)
-        SagaService(stack, "Shop", sagas=[Trip], payload_key=key, archive=Archive(), dashboard=False)
+        SagaService(stack, "Shop", sagas=[Trip], payload_key=key, archive=Archive())
     assert asked == [("encryption",)]
     return stack
 

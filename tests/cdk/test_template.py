@@ -158,8 +158,11 @@ class TestFunctions:
         )
         assert "create-zip" not in json.dumps(variables["SAGAS_QUEUES"])
 
-    def test_logs_are_kept_for_a_time(self, of_type: Find) -> None:
-        assert all(group["RetentionInDays"] == 90 for group in of_type("AWS::Logs::LogGroup"))
+    def test_share_a_log_that_is_kept_for_a_time(self, of_type: Find) -> None:
+        (group,) = of_type("AWS::Logs::LogGroup")
+        assert group["RetentionInDays"] == 90
+        named = [function["LoggingConfig"]["LogGroup"] for function in of_type("AWS::Lambda::Function")]
+        assert all(name == {"Ref": group["@id"]} for name in named)
 
 
 class TestQueues:
