@@ -201,7 +201,7 @@ def an_api(stack: Stack, **options: Any) -> apigateway.RestApi:
 class TestApi:
     def test_routes_go_below_the_resource(self, stack: Stack) -> None:
         api = an_api(stack)
-        service = SagaService(stack, "Shop", sagas=[Trip], mount=api.root.add_resource("orders"))
+        service = SagaService(stack, "Shop", sagas=[Trip], mount=api.root.add_resource("orders"), dashboard=True)
         assert service.api is api
         assert len(resources(stack, "AWS::ApiGateway::RestApi")) == 1
         methods = resources(stack, "AWS::ApiGateway::Method")

@@ -79,14 +79,14 @@ class TestDefaults:
     """A service without options, of one type of three steps."""
 
     def test_resources(self, three_steps: Template) -> None:
-        assert len(three_steps["Resources"]) <= 143
+        assert len(three_steps["Resources"]) <= 137
 
     def test_costs(self, three_steps: Template) -> None:
-        assert sum(idle(three_steps).values()) <= 3.45
+        assert sum(idle(three_steps).values()) <= 3.40
 
     def test_of_a_new_project(self, started: Template) -> None:
-        assert len(started["Resources"]) <= 134
-        assert sum(idle(started).values()) <= 3.15
+        assert len(started["Resources"]) <= 128
+        assert sum(idle(started).values()) <= 3.10
 
 
 class TestPage:

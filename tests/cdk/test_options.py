@@ -194,19 +194,18 @@ class TestService:
 
     def test_the_supervisors_period(self, everything: Template) -> None:
         rules = [one for one in of_type(everything, "AWS::Events::Rule") if "ScheduleExpression" in one]
-        rates = {rule["Targets"][0]["Input"]: rule["ScheduleExpression"] for rule in rules}
-        assert rates['{"task":"recover","queue":true}'] == "rate(3 minutes)"
+        assert [rule["ScheduleExpression"] for rule in rules] == ["cron(0/3 * * * ? *)"]
         (invocation,) = of_type(everything, "AWS::Lambda::EventInvokeConfig")
         assert invocation["MaximumEventAgeInSeconds"] == 180
 
     def test_the_sample_that_is_verified(self, everything: Template, plain: Template) -> None:
-        def daily(template: Template) -> list[str]:
-            rules = of_type(template, "AWS::Events::Rule")
-            return [one["Targets"][0]["Input"] for one in rules if one.get("ScheduleExpression") == "rate(1 day)"]
+        def sample(template: Template) -> str:
+            (rule,) = [one for one in of_type(template, "AWS::Events::Rule") if "ScheduleExpression" in one]
+            return rule["Targets"][0]["InputTransformer"]["InputTemplate"].partition('"sample":')[2]
 
-        assert daily(plain) == ['{"task":"verify","sample":100}']
-        assert daily(everything) == ['{"task":"verify","sample":5}']
-        assert daily(service(verify_sample=0)) == []
+        assert sample(plain) == "100}"
+        assert sample(everything) == "5}"
+        assert sample(service(verify_sample=0)) == "0}"
         with pytest.raises(DefinitionError, match="verify_sample must be"):
             service(verify_sample=-1)
 

@@ -225,12 +225,11 @@ class TestBulk:
 
 class TestSupervisor:
     def test_ticks(self, of_type: Find) -> None:
-        rules = of_type("AWS::Events::Rule")
-        assert {rule["ScheduleExpression"]: rule["Targets"][0]["Input"] for rule in rules} == {
-            "rate(1 minute)": '{"task":"recover","queue":true}',
-            "rate(5 minutes)": '{"task":"purge","queue":true}',
-            "rate(1 hour)": '{"task":"sweep"}',
-            "rate(1 day)": '{"task":"verify","sample":100}',
+        (rule,) = of_type("AWS::Events::Rule")
+        assert rule["ScheduleExpression"] == "cron(0/1 * * * ? *)"
+        assert rule["Targets"][0]["InputTransformer"] == {
+            "InputPathsMap": {"time": "$.time"},
+            "InputTemplate": '{"task":"tick","time":<time>,"sample":100}',
         }
 
     def test_is_not_retried(self, of_type: Find) -> None:
