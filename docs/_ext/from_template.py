@@ -49,7 +49,7 @@ RESOURCES = {
 """How the page calls what the logical ids of resources begin with."""
 
 WHY = {
-    ("own log group", "logs:CreateLogStream"): "write its log, which has no payloads",
+    ("the service's log group", "logs:CreateLogStream"): "write the log, which has no payloads",
     ("`*`", "xray:PutTraceSegments"): "write traces; AWS offers no narrower resource. Not with `tracing=False`",
     ("the control table", "dynamodb:GetItem"): "claim a saga and commit its changes, item by item: no index, scan or deletion",
     ("the audit table", "dynamodb:GetItem"): "add entries of the journal, read those of earlier steps; change none",
@@ -109,8 +109,8 @@ def as_list(value: Any) -> list[Any]:
 def called(logical_id: str) -> str:
     """How the page calls a resource of the template."""
     plain = re.sub("[0-9A-F]{8}$", "", logical_id).removeprefix("Service")
-    if plain.endswith("Log"):
-        return "own log group"
+    if plain == "Log":
+        return "the service's log group"
     return "its own queue" if "queues" in plain else RESOURCES[plain]
 
 
@@ -171,7 +171,7 @@ What CloudFormation's role creates, changes and deletes. [Deploying](../operatio
 - `dynamodb` tables, with `UpdateContinuousBackups` and `UpdateTimeToLive`; `sqs` queues and their policies; a bucket of `s3` and its policy, and `GetObject` on the bootstrap bucket
 - `lambda` functions, versions, aliases, layers, event source mappings and permissions, with `PutFunctionRecursionConfig` and `PutFunctionEventInvokeConfig`
 - `iam` roles and inline policies, with `PassRole` to `lambda.amazonaws.com`; with `access_log="role"` also to `apigateway.amazonaws.com`
-- a REST API of `apigateway`, and with `access_log="role"` the account's role for logs; `events` rules, `logs` groups with retention, `cloudwatch` alarms and a dashboard
+- a REST API of `apigateway`, and with `access_log="role"` the account's role for logs; `events` rules, `logs` groups with retention, `cloudwatch` alarms, and with `dashboard=True` a dashboard
 - nested stacks of `cloudformation` beyond some 25 steps; `codedeploy` with `deployment`; `ssm:GetParameters` of the bootstrap version
 - `secretsmanager` with public waits, also `GetRandomPassword`; `wafv2` with `web_acl_arn`; `kms` with `encryption_key` (`DescribeKey`, `CreateGrant`, `PutKeyPolicy`)
 - `ec2` with `network` (security groups and subnets); `sns` with an address as `alarm_topic`

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from tests.cdk.rendered import as_list, rights, shown, statements
 
 Template = dict[str, Any]
 Find = Callable[[str], list[Template]]
@@ -15,43 +17,10 @@ XRAY = {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
 """The actions for which AWS has no narrower resource."""
 
 
-def as_list(value: Any) -> list[Any]:
-    """IAM writes a list of one as the one."""
-    return value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType] - JSON
-
-
-def shown(resource: Any) -> str:
-    """A resource as text: ``<LogicalId.Arn>/path``."""
-    match resource:
-        case {"Fn::Join": [_, parts]}:
-            return "".join(shown(part) for part in parts)
-        case {"Fn::GetAtt": [name, attribute]}:
-            return f"<{name}.{attribute}>"
-        case {"Ref": name}:
-            return f"<{name}>"
-        case _:
-            return str(resource)
-
-
 @pytest.fixture(scope="session")
-def permissions(of_type: Find) -> dict[str, set[tuple[str, str]]]:
+def permissions(template: Template) -> dict[str, set[tuple[str, str]]]:
     """(action, resource) pairs by the role that has them."""
-    granted: dict[str, set[tuple[str, str]]] = {}
-    for policy in of_type("AWS::IAM::Policy"):
-        for role in policy["Roles"]:
-            granted.setdefault(role["Ref"], set()).update(pairs(policy["PolicyDocument"]))
-    return granted
-
-
-def pairs(document: Template) -> Iterator[tuple[str, str]]:
-    """The permissions of a policy document."""
-    for statement in document["Statement"]:
-        assert statement["Effect"] == "Allow"
-        assert "NotAction" not in statement
-        assert "NotResource" not in statement
-        for action in as_list(statement["Action"]):
-            for resource in as_list(statement["Resource"]):
-                yield action, shown(resource)
+    return rights(template)
 
 
 Permissions = dict[str, set[tuple[str, str]]]
@@ -157,18 +126,13 @@ def test_supervisor_and_bulk_alone_send_work(template: Template, permissions: Pe
         assert ("sqs:ReceiveMessage" in actions) is (role == bulk)
 
 
-def test_the_sweep_is_limited_to_the_prefix(template: Template, of_type: Find) -> None:
+def test_the_sweep_is_limited_to_the_prefix(template: Template) -> None:
     role = role_of(template, "supervisor")
-    statements = [
-        statement
-        for policy in of_type("AWS::IAM::Policy")
-        if policy["Roles"] == [{"Ref": role}]
-        for statement in policy["PolicyDocument"]["Statement"]
-    ]
-    purging, listing = (one for one in statements if "s3:ListBucket" in as_list(one["Action"]))
+    own = [statement for of, statement in statements(template) if of == role]
+    purging, listing = (one for one in own if "s3:ListBucket" in as_list(one["Action"]))
     assert purging["Condition"] == {"StringLike": {"s3:prefix": "payloads/*"}}
     assert listing["Condition"] == {"StringLike": {"s3:prefix": ["create-zip/", "create-zip/*"]}}
-    purged, swept = (one for one in statements if "s3:DeleteObject" in as_list(one["Action"]))
+    purged, swept = (one for one in own if "s3:DeleteObject" in as_list(one["Action"]))
     assert shown(purged["Resource"]).endswith(".Arn>/payloads/*")
     assert shown(swept["Resource"]).endswith(".Arn>/create-zip/*")
 
