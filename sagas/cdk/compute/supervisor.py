@@ -15,7 +15,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.cdk.compute.functions import SagaFunction, SharedAssets
-from sagas.cdk.compute.permissions import allow_all_sagas, allow_sending, allow_working
+from sagas.cdk.compute.permissions import allow_all_sagas, allow_finding_leftovers, allow_sending, allow_working
 from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.layout.tags import tag_part
 from sagas.cdk.parts.alarms import FEW_MINUTES, Alarms
@@ -54,6 +54,7 @@ class SupervisorFunction(SagaFunction, Part):
         # Operators call the alias, so they reach the same version as the rule, also during a deployment.
         tag_part(self.alias, "supervisor")
         allow_all_sagas(self.role, shared.tables)
+        allow_finding_leftovers(self.role, shared.tables)
         allow_sending(self.role, shared.queues.values(), counting=True)
         for queue in work.values():
             allow_working(self.role, queue)
