@@ -191,8 +191,7 @@ class Saga(Generic[ReqT], metaclass=_Meta):
 
     @classmethod
     def create(cls) -> Self:
-        """Create the instance that runs the steps, once per execution environment. Override this method to read
-        configuration."""
+        """Create the instance that runs one attempt of a step or undo. Override this method to read configuration."""
         return cls()
 
     def on_orphans(self, orphans: Sequence[OrphanedObject], ctx: Context) -> Awaitable[None] | None:

@@ -108,6 +108,7 @@ class StepFailed(StepFact, frozen=True):
         excused: the failure says nothing about the step's dependency, because the step was cancelled or its code never
             began.
         outcome_unknown: the step may have taken effect, because it ended after its deadline or its result was refused.
+        postponed: the step raised ``NotYet`` in a group with other errors, so it may have begun something.
     """
 
     leaves = StepStatus.FAILED
@@ -120,6 +121,7 @@ class StepFailed(StepFact, frozen=True):
     retry_at: Annotated[float, TIME] = field(default=0.0, name="next_attempt_at")
     excused: bool = False
     outcome_unknown: bool = False
+    postponed: bool = False
 
 
 class StepLost(StepFact, frozen=True):

@@ -231,6 +231,11 @@ class Purge(Struct, frozen=True):
     by: str = "supervisor"
     reason: str = "retention"
 
+    @property
+    def requested(self) -> bool:
+        """Whether a caller requested it. Otherwise the saga's retention has expired."""
+        return self.by != "supervisor"
+
 
 COUNTERS = 16
 """Maximum counters per step. An item takes a thousand writes per second, and one transaction at a time."""

@@ -124,7 +124,8 @@ def step_failed(plan: Plan, state: SagaState, fact: ev.StepFailed, now: float) -
     step = _running(state, fact)
     if step is None:
         return Decision(state)
-    step = replace(step, outcome_unknown=step.outcome_unknown or fact.outcome_unknown)
+    unknown = step.outcome_unknown or fact.outcome_unknown
+    step = replace(step, outcome_unknown=unknown, postponed=step.postponed or fact.postponed)
     after = committed(state)
     if fact.permanent or out_of_budget(plan, state):
         in_doubt = step.outcome_unknown or job_in_doubt(plan, fact.index, step)

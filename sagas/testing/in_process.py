@@ -89,7 +89,7 @@ class SkippingClock:
 
 
 class FailingRunner(Runner):
-    """Runs steps and undos, each on a new instance, or raises the configured exceptions instead. ``fail`` has these by
+    """Runs steps and undos, or raises the configured exceptions instead. ``fail`` has these by
     step or undo; those of children have paths such as ``payouts[3].pay``. ``path_of`` returns the prefix of a saga's
     step names, which is empty for the topmost saga."""
 
@@ -98,10 +98,6 @@ class FailingRunner(Runner):
         self._clock = clock
         self._failures = {name: list(each) if isinstance(each, Sequence) else each for name, each in fail.items()}
         self._path_of = path_of
-
-    def instance(self, definition: SagaDefinition) -> Any:
-        """Return a new instance, because in Lambda the next step may also run in another process."""
-        return new_instance(definition)
 
     def run(
         self,
@@ -163,10 +159,10 @@ class InProcessRun:
         logger, quiet = logging.getLogger("sagas.testing"), NullObserver()
         if logger.level == logging.NOTSET:  # as in a function, so that a line which fails there fails here
             logger.setLevel(logging.INFO)
-        runner = FailingRunner(fail, self.path, self._clock)
+        runner = self._runner = FailingRunner(fail, self.path, self._clock)
         try:
             if definition.has_code:
-                runner.instance(definition)
+                new_instance(definition)
         except Exception as error:
             text = f"{definition.saga_class.__name__}.create() raised {type(error).__name__}: {text_of(error)}"
             raise DefinitionError(text) from error
@@ -191,6 +187,10 @@ class InProcessRun:
         creator = ChildCreator(registry, store.control, store.journal, self._clock, self._blueprints)
         self._children = Children(self._advancer, store.control, store.joins, creator, self, self)
         self._start(SagaType(definition), request)
+
+    def close(self) -> None:
+        """Close the event loop of the saga's coroutines."""
+        self._runner.close()
 
     def stored(self, saga_id: str) -> SagaState:
         return self._store.states()[saga_id]

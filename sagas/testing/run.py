@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
@@ -125,10 +126,10 @@ def run(
 ) -> Outcome:
     """Run a saga and its children to the end, or until the saga waits for an operator.
 
-    Request and results are encoded as JSON, as in production. Each execution of a step or undo has a new instance
-    from ``create()``, because in production it may run in another process. Waits and delays between retries are
-    skipped. Time passes while code runs, and an attempt that exceeds its ``timeout`` fails with ``TimedOut``. To test
-    that without waiting, pass ``fail={"pay": TimedOut("...")}``.
+    Request and results are encoded as JSON, as in production. As there, each attempt of a step or undo has a new
+    instance from ``create()``. Coroutines run in one event loop, which ``run`` closes at the end. Waits and delays
+    between retries are skipped. Time passes while code runs, and an attempt that exceeds its ``timeout`` fails with
+    ``TimedOut``. To test that without waiting, pass ``fail={"pay": TimedOut("...")}``.
 
     Args:
         saga_class: the saga.
@@ -178,7 +179,8 @@ def run(
 
     with memory_store() as store:
         process = InProcessRun(definition, failing, clients, saga_id, data, store, signalled, at, settle)
-        process.play()
+        with closing(process):
+            process.play()
         for parameter, paths in (("fail", failing), ("signals", signalled)):
             for path in paths:
                 _check_position(process, saga_id, path, parameter)

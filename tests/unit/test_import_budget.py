@@ -28,7 +28,7 @@ BUDGET = {
     "step": 70,
     "api": 140,
     "commands": 103,
-    "supervisor": 147,
+    "supervisor": 148,  # what decides which tasks are due at a tick
     "now": 101,
     "bulk": 125,
     "outbox": 90,
@@ -111,7 +111,6 @@ STEP = [
 """All modules of the library that a step's function loads, before it loads its saga types."""
 TYPES = [
     "sagas.authoring.definition.building",
-    "sagas.authoring.definition.instance_state",
     "sagas.authoring.definition.members",
     "sagas.authoring.saga",
     "sagas.authoring.steps",

@@ -22,7 +22,6 @@ from sagas.authoring.definition.definition import (
     UndoDefinition,
     is_step_name,
 )
-from sagas.authoring.definition.instance_state import check_instance_state
 from sagas.authoring.definition.members import AnyStep, Members
 from sagas.authoring.policies import (
     DEFAULT_RETRY,
@@ -408,7 +407,6 @@ def build(
         raise DefinitionError(f"{where}: the class has no steps, or only retired ones; decorate methods with @step")
     for name, step in members.steps.items():
         builder.add_step(name, step)
-    check_instance_state(cls, where, builder.steps)
     current = [step for step in builder.steps if not step.retired]
     if options.result is not None and all(options.result not in (step.result, step.name) for step in current):
         names = ", ".join(step.result for step in current)

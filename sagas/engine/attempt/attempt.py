@@ -27,8 +27,8 @@ from sagas.engine.attempt.course import COMMIT_RESERVE, RECORDING, Course, Value
 from sagas.engine.attempt.failures import (
     NotCalled,
     NotRead,
-    checked,
     is_gone,
+    leading,
     not_called,
     not_read,
     postponement,
@@ -405,26 +405,28 @@ class Attempt:
             fields = {"saga_id": held.saga_id, "step": step.name, "reason": error.because}
             self._services.logger.info(f"{self._named(step)} was not called: {error}", extra=fields)
             return self._commit(held, not_called(held, index, error, self._services.clock.now()), None, {})
-        error = checked(error) if isinstance(error, NotYet) else error
         if isinstance(error, NotRead):
             fact = not_read(held, index, error.cause, self._services.clock)
             fields = {"saga_id": held.saga_id, "step": step.name, "error": fact.message, "until": iso(fact.retry_at)}
             text = f"{self._named(step)} was not called: its inputs cannot be read"
             self._services.logger.warning(text, extra=fields)
             return self._commit(held, fact, None, {})
+        raised = error
+        error = leading(raised, retry)
         if isinstance(error, NotYet):
             poll_timeout, now = self._type.step(step.name).poll_timeout, self._services.clock.now()
             return self._commit(held, postponement(held, index, error, poll_timeout, now), None, {})
         failure = retry, step, index, error, self._services.clock
         redact = partial(without, secrets=secrets_in(self._type.definition, self._code.parameters, self._values))
         if self._message.undo:
-            fact, details = undo_failure(*failure, self._invocation.trace_id, began=self._began, redact=redact)
+            trace_id = self._invocation.trace_id
+            fact, details = undo_failure(*failure, trace_id, raised=raised, began=self._began, redact=redact)
         else:
             cancelled = self._context is not None and self._context.knows_of_cancel
             plan, now = self._type.plan(held.steps), self._services.clock.now()
             look_at = next_look(plan, held, now) if settles(plan, held, now) else 0.0
             fact, details = step_failure(
-                *failure, cancelled=cancelled, began=self._began, redact=redact, look_at=look_at
+                *failure, raised=raised, cancelled=cancelled, began=self._began, redact=redact, look_at=look_at
             )
         # The journal has the whole error. The log has only its type, because the text may quote payloads.
         fields: dict[str, Any] = {"saga_id": held.saga_id, "step": step.name, "error": type(error).__name__}
