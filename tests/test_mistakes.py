@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextvars
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 import pytest
@@ -23,14 +23,20 @@ from sagas.core.events import Failure
 from sagas.core.fit import Deployed, Fit, fit
 from sagas.core.gates import AttemptOutcome, Pause, Scope
 from sagas.core.rules import ForwardPlan, Plan, UndoPlan
-from sagas.core.states import SagaState, StepState, StepStatus
+from sagas.core.states import Purge, SagaState, StepState, StepStatus
 from sagas.engine import advance, children, committer, registry
 from sagas.engine.attempt import attempt, coroutines, doubt, failures, runner
 from sagas.engine.operate import breaker, pausing
-from sagas.engine.start.children import ChildCreator
+from sagas.engine.start.children import ChildCreator, new_state
+from sagas.engine.start.starter import Started, Starter
 from sagas.engine.step_queues import StepQueues
+from sagas.engine.supervise import leftovers, purge
+from sagas.engine.supervise.purge import Purger
 from sagas.store.connection import Fenced, SharedConnection
 from sagas.store.control.control import ControlItems
+from sagas.store.journal.entries import Entry
+from sagas.store.journal.journal import Payloads
+from sagas.store.journal.tombstones import Tombstones
 from sagas.store.pauses import Pauses
 from tests.model import lived, shrinking
 from tests.model.pairs import Case
@@ -46,6 +52,7 @@ _ON_THE_ENGINE = "tests/engine/test_pairs.py::test_some_pairs"
 _ONCE = "tests/engine/test_pairs.py::test_what_was_wrong_once"
 _SETTLING = "tests/engine/test_settling.py"
 _PAUSING = "tests/engine/test_pausing.py"
+_LEFTOVERS = "tests/engine/test_leftovers.py"
 
 
 def mistake(name: str, *guards: str) -> Callable[[Make], Make]:
@@ -656,6 +663,158 @@ def _a_failed_connect_may_have(patch: Patch) -> None:
 )
 def _the_call_before_excuses(patch: Patch) -> None:
     patch.setattr(doubt, "_wrapped", cast("Any", doubt)._cause)
+
+
+# Purges.
+
+
+@mistake(
+    "what a refused writer stored stays in S3",
+    f"{_LEFTOVERS}::test_a_start_repeated_after_the_purge_brings_nothing_back",
+    f"{_LEFTOVERS}::test_a_large_signal_that_loses_against_a_cancel_leaves_nothing",
+)
+def _refused_writers_leave_objects(patch: Patch) -> None:
+    def kept(self: Payloads, key: str, named: str) -> None:
+        return
+
+    patch.setattr(Payloads, "discard", kept)
+
+
+@mistake(
+    "a refused start deletes what the slot names",
+    f"{_LEFTOVERS}::test_a_start_that_won_without_hearing_of_it_keeps_its_request",
+)
+def _refused_starts_delete_what_is_named(patch: Patch) -> None:
+    discard = Payloads.discard
+
+    def always(self: Payloads, key: str, named: str) -> None:
+        discard(self, key, "")
+
+    patch.setattr(Payloads, "discard", always)
+
+
+@mistake(
+    "two starts with one request share an object",
+    f"{_LEFTOVERS}::test_a_start_refused_for_its_key_leaves_nothing_and_takes_nothing",
+    f"{_LEFTOVERS}::test_the_search_leaves_the_object_of_a_start_that_came_just_now",
+)
+def _starts_share_an_object(patch: Patch) -> None:
+    put, discard = Payloads.put, Payloads.discard
+
+    def shared(self: Payloads, saga_id: str, seq: int, writer: int | str, payload: str) -> str:
+        return put(self, saga_id, seq, 0 if isinstance(writer, str) else writer, payload)
+
+    def careless(self: Payloads, key: str, named: str) -> None:
+        discard(self, key, "")
+
+    patch.setattr(Payloads, "put", shared)
+    patch.setattr(Payloads, "discard", careless)
+
+
+@mistake("two senders of one value share an object", f"{_LEFTOVERS}::test_a_signal_that_comes_twice_keeps_its_value")
+def _signals_share_an_object(patch: Patch) -> None:
+    _starts_share_an_object(patch)
+
+
+@mistake(
+    "a purge by hand believes the entries",
+    f"{_LEFTOVERS}::test_a_refused_start_that_died_goes_with_a_purge_by_hand",
+    "tests/engine/test_purged_objects.py::test_a_purge_by_hand_always_asks_s3",
+)
+def _purges_by_hand_believe_the_entries(patch: Patch) -> None:
+    clear = Tombstones.clear
+
+    def believing(self: Tombstones, saga_id: str, seqs: Sequence[int], *, aside: bool) -> None:
+        clear(self, saga_id, seqs, aside=aside and len(seqs) > 0)
+
+    patch.setattr(Purge, "requested", property(lambda _: False))
+    patch.setattr(Tombstones, "clear", believing)
+
+
+@mistake(
+    "children that never started have no objects",
+    f"{_LEFTOVERS}::test_children_that_never_started_leave_nothing[False]",
+)
+def _unborn_children_have_no_objects(patch: Patch) -> None:
+    def never(entry: Entry) -> bool:
+        return False
+
+    patch.setattr(purge, "_names_objects", never)
+
+
+@mistake("a purge leaves first entries of children", f"{_LEFTOVERS}::test_a_child_whose_start_died_is_its_parents")
+def _purges_leave_first_entries_of_children(patch: Patch) -> None:
+    def nothing(self: Purger, *_: Any) -> None:
+        return
+
+    patch.setattr(Purger, "_clear_unborn", nothing)
+
+
+@mistake(
+    "a start is forgotten although its saga exists",
+    f"{_LEFTOVERS}::test_one_that_is_redriven_while_it_is_forgotten_keeps_all",
+)
+def _starts_are_forgotten_without_a_check(patch: Patch) -> None:
+    dispatch = SharedConnection.dispatch
+
+    def unchecked(self: SharedConnection, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        writes = request.get("TransactItems", [])
+        if any("#salt" in write.get("Delete", {}).get("ConditionExpression", "") for write in writes):
+            request = {"TransactItems": [write for write in writes if "Delete" in write]}
+        return dispatch(self, operation, request)
+
+    patch.setattr(SharedConnection, "dispatch", unchecked)
+
+
+@mistake(
+    "a start believes in the entry that it has found",
+    f"{_LEFTOVERS}::test_one_that_is_forgotten_while_it_is_redriven_starts_as_well",
+)
+def _starts_believe_in_what_they_found(patch: Patch) -> None:
+    found = Starter._found  # pyright: ignore[reportPrivateUsage]
+
+    def believing(self: Starter, saga_type: Any, entry: Any) -> Started:
+        return found(self, saga_type, entry) or Started(new_state(saga_type, entry), entry, created=False)
+
+    patch.setattr(Starter, "_found", believing)
+
+
+@mistake(
+    "the search deletes what is young",
+    f"{_LEFTOVERS}::test_nor_is_a_start_of_the_last_hour",
+)
+def _the_search_deletes_what_is_young(patch: Patch) -> None:
+    patch.setattr(leftovers, "_OLD", 0.0)
+
+
+@mistake(
+    "the search takes a saga with more entries for a dead start",
+    f"{_LEFTOVERS}::test_a_second_entry_on_the_next_page_is_seen",
+)
+def _the_search_does_not_look_for_more_entries(patch: Patch) -> None:
+    dispatch = SharedConnection.dispatch
+
+    def unchecked(self: SharedConnection, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        writes = request.get("TransactItems", [])
+        if any("#salt" in write.get("Delete", {}).get("ConditionExpression", "") for write in writes):
+            request = {
+                "TransactItems": [
+                    write for write in writes if "seq" not in write.get("ConditionCheck", {}).get("Key", {})
+                ]
+            }
+        return dispatch(self, operation, request)
+
+    patch.setattr(SharedConnection, "dispatch", unchecked)
+
+
+@mistake("the search believes any audit table", f"{_LEFTOVERS}::test_payloads_of_no_saga_stay_where_they_are_the_most")
+def _the_search_believes_any_table(patch: Patch) -> None:
+    patch.setattr(leftovers, "_FEW", 10_000)
+
+
+@mistake("the search begins at every visit", f"{_LEFTOVERS}::test_a_search_begins_once_a_week")
+def _the_search_begins_at_every_visit(patch: Patch) -> None:
+    patch.setattr(leftovers, "_WEEK", 0.0)
 
 
 def _run(*options: str) -> pytest.ExitCode:

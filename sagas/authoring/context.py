@@ -107,7 +107,8 @@ class Context(Protocol):
 
     @property
     def cancelled(self) -> bool:
-        """Whether to stop: the deadline has passed, or a cancel was accepted, at most five seconds ago."""
+        """Whether to stop: the deadline of the attempt or the saga has passed, or a cancel was accepted, at most five
+        seconds ago."""
         ...
 
     @property

@@ -305,6 +305,8 @@ RELEASE = "release"
 """Code was not called: the saga waits for a release whose code fits."""
 INPUTS = "inputs"
 """Code was not called: the saga waits until its inputs can be read."""
+LATE = "late"
+"""Code was not called: its lease, or the saga's own deadline, passed before it could begin."""
 NOT_OWED = "not_owed"
 """An undo was not called: the step needs none, which was unknown while its code was not deployed."""
 
@@ -318,9 +320,9 @@ class Postponed(StepFact, frozen=True):
         retry_at: epoch seconds of the next poll.
         since: epoch seconds of the first poll.
         looks: the number of polls so far.
-        because: empty if the code raised ``NotYet``; ``release`` or ``inputs`` if it was not called (rule 19);
-            ``not_owed`` if an undo was not called because the step needs none, which was unknown while its code was
-            not deployed.
+        because: empty if the code raised ``NotYet``; ``release``, ``inputs`` or ``late`` if it was not called (rules 19
+            and 20); ``not_owed`` if an undo was not called because the step needs none, which was unknown while its
+            code was not deployed.
         code: with ``inputs``, why they cannot be read, as an :class:`AttentionCode`.
         key: the object that S3 denies and that may be missing; empty if there is none.
     """

@@ -229,6 +229,11 @@ class Purge(Struct, frozen=True):
     by: str = "supervisor"
     reason: str = "retention"
 
+    @property
+    def requested(self) -> bool:
+        """Whether a caller requested it. Otherwise the saga's retention has expired."""
+        return self.by != "supervisor"
+
 
 COUNTERS = 16
 """Maximum counters per step. An item takes a thousand writes per second, and one transaction at a time."""
@@ -443,10 +448,14 @@ class SagaState(Struct, frozen=True):
         listed = self.past_pivot and (self.overdue or self.status is SagaStatus.DEAD_LETTERED)
         return 0.0 if self.ended or self.undoing or self.cancel.at or listed else self.deadline
 
+    def out_of_time(self, now: float) -> bool:
+        """Whether the saga's own deadline has passed, and nothing has acted on it yet. ``now``: epoch seconds."""
+        return 0.0 < self.ends_at <= now
+
     def in_time(self, due: float) -> float:
-        """Return when the supervisor looks at the saga: at ``due``, or earlier at the saga's own deadline. Past the
-        pivot a lease holder handles the deadline itself. All times are epoch seconds."""
-        return due if self.lease and self.past_pivot else min(due, self.ends_at or due)
+        """Return when the supervisor looks at the saga: at ``due``, or earlier at the saga's own deadline. A lease
+        holder handles the deadline itself. All times are epoch seconds."""
+        return due if self.lease else min(due, self.ends_at or due)
 
     @property
     def in_doubt(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition
 from sagas.core.commands import FailDelivery, Postpone, StallNoticed
-from sagas.core.rules import in_wait, owed_by_time
+from sagas.core.rules import in_wait, next_fact, owed_by_time
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.advance import Advancer
 from sagas.engine.attempt.attempt import Attempt, AttemptServices, Invocation
@@ -31,7 +31,6 @@ from sagas.engine.ports import NullObserver
 from sagas.engine.registry import Registry, SagaType
 from sagas.engine.start.blueprints import Blueprints
 from sagas.engine.start.children import ChildCreator, first_entry, new_state
-from sagas.engine.supervise.codeless import in_time
 from sagas.engine.worker import Worker
 from sagas.errors import DefinitionError, text_of
 from sagas.messaging.message import Message
@@ -279,11 +278,10 @@ class InProcessRun:
     def _look(self, saga_id: str) -> bool:
         """Act as the supervisor does at the end of a wait and at a saga's deadline. A step that polls gets its message
         again."""
-        state = in_time(self._advancer, self._store.control, self.stored(saga_id))
-        if state is None:
-            return True
-        owed = state.cancel.at or owed_by_time(self._advancer.plan(state), state, self._clock.now())
-        if state.status is SagaStatus.WAITING and not in_wait(state) and not owed:
+        state = self.stored(saga_id)
+        plan, now = self._advancer.plan(state), self._clock.now()
+        owed = next_fact(plan, state, now) or owed_by_time(plan, state, now)
+        if state.status is SagaStatus.WAITING and not in_wait(state) and owed is None:
             self._advancer.send_again(state, 0.0)
             return True
         self._advancer.advance(state, StallNoticed(self._advancer.lease()), EntryContext(actor="supervisor"))

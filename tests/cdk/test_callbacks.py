@@ -18,10 +18,9 @@ from sagas.cdk.access.api import PUBLIC_ROUTES, ROUTES
 from sagas.cdk.access.grants import RIGHTS
 from sagas.cdk.options.service_options import Throttling
 from sagas.errors import DefinitionError
-from tests.cdk.rendered import Template, by_id, of_type, template_of
+from tests.cdk.rendered import Template, as_list, by_id, of_type, shown, statements, template_of
 from tests.cdk.saga_classes import Loan
 from tests.cdk.templates import WEB_ACL
-from tests.cdk.test_permissions import as_list, shown
 from tests.cdk.test_template import path_of
 from tests.support.gateway import RESOURCES
 
@@ -65,18 +64,15 @@ class Deployed:
     @property
     def readers(self) -> dict[str, dict[str, Any]]:
         """Statements that let a role read the secret, by the role."""
-        found: dict[str, dict[str, Any]] = {}
-        for policy in self.of_type("AWS::IAM::Policy").values():
-            for statement in policy["PolicyDocument"]["Statement"]:
-                if READ in as_list(statement["Action"]):
-                    found[policy["Roles"][0]["Ref"]] = statement
-        return found
+        return {
+            role: statement for role, statement in statements(self.template) if READ in as_list(statement["Action"])
+        }
 
 
 def deploy(*sagas: type[Any], stack: Stack | None = None, **options: Any) -> Deployed:
     """The template of a service, in a stack of its own if none is given."""
     stack = stack or Stack(App(), "Test")
-    given: Any = {"sagas": sagas, "dashboard": False, **options}
+    given: Any = {"sagas": sagas, **options}
     SagaService(stack, "Bank", **given)
     return Deployed(template_of(stack))
 

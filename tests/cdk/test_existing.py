@@ -16,8 +16,8 @@ from aws_cdk import aws_lambda as lambda_
 from sagas.cdk import Archive, SagaEvents, SagaService, Throttling, shape_gateway_answers
 from sagas.cdk.access.api import ROUTES
 from sagas.errors import DefinitionError
+from tests.cdk.rendered import rights, template_of
 from tests.cdk.saga_classes import Delivery, Shipment, Trip
-from tests.cdk.test_permissions import as_list, shown
 
 Template = dict[str, Any]
 STRING, NUMBER = dynamodb.AttributeType.STRING, dynamodb.AttributeType.NUMBER
@@ -65,17 +65,7 @@ def resources(stack: Stack, kind: str) -> list[Template]:
 
 def allowed(stack: Stack) -> set[tuple[str, str]]:
     """(action, resource) pairs that any role of the stack has."""
-    statements = [
-        statement
-        for policy in resources(stack, "AWS::IAM::Policy")
-        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
-    ]
-    return {
-        (action, shown(resource))
-        for one in statements
-        for action in as_list(one["Action"])
-        for resource in as_list(one["Resource"])
-    }
+    return {pair for own in rights(template_of(stack)).values() for pair in own}
 
 
 def refused(stack: Stack, **options: Any) -> str:
@@ -211,7 +201,7 @@ def an_api(stack: Stack, **options: Any) -> apigateway.RestApi:
 class TestApi:
     def test_routes_go_below_the_resource(self, stack: Stack) -> None:
         api = an_api(stack)
-        service = SagaService(stack, "Shop", sagas=[Trip], mount=api.root.add_resource("orders"))
+        service = SagaService(stack, "Shop", sagas=[Trip], mount=api.root.add_resource("orders"), dashboard=True)
         assert service.api is api
         assert len(resources(stack, "AWS::ApiGateway::RestApi")) == 1
         methods = resources(stack, "AWS::ApiGateway::Method")

@@ -158,8 +158,11 @@ class TestFunctions:
         )
         assert "create-zip" not in json.dumps(variables["SAGAS_QUEUES"])
 
-    def test_logs_are_kept_for_a_time(self, of_type: Find) -> None:
-        assert all(group["RetentionInDays"] == 90 for group in of_type("AWS::Logs::LogGroup"))
+    def test_share_a_log_that_is_kept_for_a_time(self, of_type: Find) -> None:
+        (group,) = of_type("AWS::Logs::LogGroup")
+        assert group["RetentionInDays"] == 90
+        named = [function["LoggingConfig"]["LogGroup"] for function in of_type("AWS::Lambda::Function")]
+        assert all(name == {"Ref": group["@id"]} for name in named)
 
 
 class TestQueues:
@@ -222,12 +225,11 @@ class TestBulk:
 
 class TestSupervisor:
     def test_ticks(self, of_type: Find) -> None:
-        rules = of_type("AWS::Events::Rule")
-        assert {rule["ScheduleExpression"]: rule["Targets"][0]["Input"] for rule in rules} == {
-            "rate(1 minute)": '{"task":"recover","queue":true}',
-            "rate(5 minutes)": '{"task":"purge","queue":true}',
-            "rate(1 hour)": '{"task":"sweep"}',
-            "rate(1 day)": '{"task":"verify","sample":100}',
+        (rule,) = of_type("AWS::Events::Rule")
+        assert rule["ScheduleExpression"] == "cron(0/1 * * * ? *)"
+        assert rule["Targets"][0]["InputTransformer"] == {
+            "InputPathsMap": {"time": "$.time"},
+            "InputTemplate": '{"task":"tick","time":<time>,"sample":100}',
         }
 
     def test_is_not_retried(self, of_type: Find) -> None:

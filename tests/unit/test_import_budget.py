@@ -28,7 +28,7 @@ BUDGET = {
     "step": 70,
     "api": 140,
     "commands": 103,
-    "supervisor": 147,
+    "supervisor": 148,  # what decides which tasks are due at a tick
     "now": 101,
     "bulk": 125,
     "outbox": 90,

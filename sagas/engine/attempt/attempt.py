@@ -24,9 +24,11 @@ from sagas.core.text import iso
 from sagas.engine.attempt.context import StepContext
 from sagas.engine.attempt.course import COMMIT_RESERVE, RECORDING, Course, Value, correlated
 from sagas.engine.attempt.failures import (
+    NotCalled,
     NotRead,
     is_gone,
     leading,
+    not_called,
     not_read,
     postponement,
     step_failure,
@@ -99,10 +101,6 @@ class Invocation(Struct, frozen=True):
     deadline: float
     trace_id: str = ""
     lambda_context: Any = None
-
-
-class _NotOwed(SagaError):
-    """The undo is not called, because its step did not complete."""
 
 
 class NotCommitted(Unavailable):
@@ -253,11 +251,11 @@ class Attempt:
         if held.lease is not None:
             needed_until = self._course.lease_end(claimed_at(held.lease.owner), self._code.timeout)
         if self._message.chained and held.lease is not None and clock.now() >= held.lease.expires_at:
-            raise Unavailable("the lease expired before the step could start; it will be retried")
+            raise NotCalled(ev.LATE, "the lease expired before the step could start")
         code = self._type.step(message.step)
         index = message.index
         if message.undo and not undo_still_owed(self._type.plan(held.steps), index, held.steps[index]):
-            raise _NotOwed("the step did not complete, so its undo is not called")
+            raise NotCalled(ev.NOT_OWED, "the step did not complete, so its undo is not called")
         values = self._values = self._inputs(held)
         if held.unread is not None and held.unread.listed:
             self._unlist(held)
@@ -272,6 +270,7 @@ class Attempt:
             clock=clock,
             logger=services.logger,
             check_cancelled=self._cancel_accepted,
+            saga_ends_at=0.0 if held.past_pivot else held.ends_at,
         )
         if services.connect is not None:
             context.connect = services.connect
@@ -297,7 +296,8 @@ class Attempt:
         payloads = {name: value.payload for name, value in values.items()}
         changed = changed_children(definition, held)
         with progress, beat:
-            payload = services.runner.run(definition, code, message.undo, payloads, context, self._code_began, changed)
+            began = partial(self._code_begins, held)
+            payload = services.runner.run(definition, code, message.undo, payloads, context, began, changed)
         if code.waits_for == "time" and not message.undo:
             self._until = moment(payload, clock.now())
         return payload
@@ -328,7 +328,10 @@ class Attempt:
         with suppress(Unavailable):  # the next commit does the same
             self._services.control.mark_read(held, stale_after)
 
-    def _code_began(self) -> None:
+    def _code_begins(self, held: SagaState) -> None:
+        """Record that the code begins. Past the saga's deadline, raise instead (rule 20)."""
+        if held.out_of_time(self._services.clock.now()):
+            raise NotCalled(ev.LATE, "the saga's deadline passed before the step could start")
         self._began = True
         if self._context is not None:
             self._context.begin(self._code.timeout)
@@ -379,10 +382,10 @@ class Attempt:
     def fail(self, held: SagaState, error: Exception) -> Committed:
         """Journal and commit the failure."""
         step, index, retry = held.steps[self._message.index], self._message.index, self._code.retry
-        if isinstance(error, _NotOwed):
-            now = self._services.clock.now()
-            passed = index, step.undo_attempts.made, str(error), 0.0, now, now
-            return self._commit(held, ev.CompensationPostponed(*passed, because=ev.NOT_OWED), None, {})
+        if isinstance(error, NotCalled):
+            fields = {"saga_id": held.saga_id, "step": step.name, "reason": error.because}
+            self._services.logger.info(f"{self._named(step)} was not called: {error}", extra=fields)
+            return self._commit(held, not_called(held, index, error, self._services.clock.now()), None, {})
         if isinstance(error, NotRead):
             fact = not_read(held, index, error.cause, self._services.clock)
             fields = {"saga_id": held.saga_id, "step": step.name, "error": fact.message, "until": iso(fact.retry_at)}

@@ -193,6 +193,22 @@ def not_read(held: SagaState, index: int, error: Unavailable, clock: Clock) -> e
     return kind(index, attempt, text, round(again - now, 3), again, since, because=ev.INPUTS, code=code, key=key)
 
 
+class NotCalled(SagaError):
+    """The code is not called, which says nothing about it. ``because``: as in :class:`sagas.core.events.Postponed`."""
+
+    def __init__(self, because: str, why: str) -> None:
+        super().__init__(why)
+        self.because = because
+
+
+def not_called(held: SagaState, index: int, error: NotCalled, now: float) -> ev.Postponed:
+    """Return the fact to record when a step or its undo is not called, and need not wait. ``now``: epoch seconds."""
+    step = held.steps[index]
+    kind = ev.CompensationPostponed if held.undoing else ev.StepPostponed
+    attempt = step.undo_attempts.made if held.undoing else step.attempts.made
+    return kind(index, attempt, str(error), 0.0, now, now, because=error.because)
+
+
 def why_not_read(error: Unavailable) -> tuple[str, str, str]:
     """Return why a value cannot be read, as a code and as a text, and the object that may be missing."""
     right = error.right if isinstance(error, Denied) else ""
