@@ -5,6 +5,7 @@ Another harness has such mistakes, too: the rules of the protocol that ``tests/f
 
 from __future__ import annotations
 
+import contextvars
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
@@ -24,7 +25,7 @@ from sagas.core.gates import AttemptOutcome, Pause, Scope
 from sagas.core.rules import ForwardPlan, Plan, UndoPlan
 from sagas.core.states import Purge, SagaState, StepState, StepStatus
 from sagas.engine import advance, children, committer, registry
-from sagas.engine.attempt import attempt
+from sagas.engine.attempt import attempt, coroutines, doubt, failures, runner
 from sagas.engine.operate import breaker, pausing
 from sagas.engine.start.children import ChildCreator, new_state
 from sagas.engine.start.starter import Started, Starter
@@ -562,6 +563,106 @@ def _resume_asks_the_deployed_type(patch: Patch) -> None:
         return False
 
     patch.setattr(Pauses, "ever", never)
+
+
+# The outcome of an attempt.
+
+
+_DOUBT = "tests/engine/test_doubt.py"
+_GROUPS = "tests/engine/test_groups.py"
+_INSTANCES = "tests/engine/test_instances.py"
+
+
+@mistake(
+    "one instance serves all attempts",
+    f"{_INSTANCES}::test_what_an_attempt_stores_on_self_is_gone_in_the_next",
+    "tests/unit/testing/test_parity.py::test_both_give_each_attempt_an_instance_of_its_own",
+)
+def _one_instance(patch: Patch) -> None:
+    instances: dict[str, Any] = {}
+    new_instance = runner.new_instance
+
+    def cached(definition: SagaDefinition) -> Any:
+        return instances.setdefault(definition.name, new_instance(definition))
+
+    in_place_of(patch, runner.new_instance, cached)
+
+
+@mistake(
+    "context variables are those of the attempt before",
+    f"{_INSTANCES}::test_context_variables_do_not_reach_the_next_attempt",
+)
+def _one_context(patch: Patch) -> None:
+    context = contextvars.copy_context()
+    patch.setattr(runner, "copy_context", lambda: context)
+
+
+@mistake(
+    "each attempt has an event loop of its own",
+    f"{_INSTANCES}::test_a_client_in_the_loop_lives_longer_than_its_attempt",
+)
+def _a_loop_per_attempt(patch: Patch) -> None:
+    run = coroutines.EventLoop.run
+
+    def alone(self: coroutines.EventLoop, result: Any, context: Any) -> Any:
+        try:
+            return run(self, result, context)
+        finally:
+            self.close()
+
+    patch.setattr(coroutines.EventLoop, "run", alone)
+
+
+@mistake("a group is one error", _GROUPS, f"{_GROUPS}::test_a_permanent_error_is_not_retried")
+def _a_group_is_one_error(patch: Patch) -> None:
+    def whole(error: Exception, retry: Any) -> Exception:
+        return error
+
+    in_place_of(patch, failures.leading, whole)
+
+
+@mistake(
+    "what raises NotYet in a group has begun nothing",
+    f"{_GROUPS}::test_a_step_that_raised_not_yet_beside_a_rejection_is_undone",
+)
+def _nothing_has_begun(patch: Patch) -> None:
+    step_failure = failures.step_failure
+
+    def forgetting(*arguments: Any, **options: Any) -> Any:
+        fact, details = step_failure(*arguments, **options)
+        return replace(fact, postponed=False) if isinstance(fact, ev.StepFailed) else fact, details
+
+    in_place_of(patch, failures.step_failure, forgetting)
+
+
+@mistake(
+    "a client's timeout did not happen",
+    f"{_DOUBT}::test_a_step_in_doubt_is_listed",
+    f"{_DOUBT}::test_a_pivot_in_doubt_counts_as_completed",
+    f"{_DOUBT}::test_a_lost_answer_is_in_doubt_and_a_failed_connect_is_not[requests]",
+)
+def _it_did_not_happen(patch: Patch) -> None:
+    def never(error: BaseException, others: Any = ()) -> bool:
+        return False
+
+    in_place_of(patch, doubt.in_doubt, never)
+
+
+@mistake(
+    "a connection that failed may have taken effect",
+    f"{_DOUBT}::test_a_lost_answer_is_in_doubt_and_a_failed_connect_is_not[urllib]",
+    f"{_DOUBT}::test_a_handshake_that_fails_is_a_failed_connect[requests]",
+)
+def _a_failed_connect_may_have(patch: Patch) -> None:
+    patch.setattr(doubt, "_CONNECTING", frozenset[tuple[str, str]]())
+
+
+@mistake(
+    "a call that failed to connect excuses the next",
+    f"{_DOUBT}::test_a_call_that_failed_to_connect_before_does_not_excuse_the_next",
+)
+def _the_call_before_excuses(patch: Patch) -> None:
+    patch.setattr(doubt, "_wrapped", cast("Any", doubt)._cause)
 
 
 # Purges.

@@ -107,7 +107,8 @@ class StepFailed(StepFact, frozen=True):
         retry_at: epoch seconds of the next attempt, if there is one.
         excused: the failure says nothing about the step's dependency, because the step was cancelled or its code never
             began.
-        outcome_unknown: the step may have taken effect, because it ended after its deadline or its result was refused.
+        outcome_unknown: the step may have taken effect, because it ended after its deadline, its result was refused, or
+            its error says nothing about the effect.
         postponed: the step raised ``NotYet`` in a group with other errors, so it may have begun something.
     """
 

@@ -426,7 +426,14 @@ class Attempt:
             plan, now = self._type.plan(held.steps), self._services.clock.now()
             look_at = next_look(plan, held, now) if settles(plan, held, now) else 0.0
             fact, details = step_failure(
-                *failure, raised=raised, cancelled=cancelled, began=self._began, redact=redact, look_at=look_at
+                *failure,
+                raised=raised,
+                cancelled=cancelled,
+                began=self._began,
+                redact=redact,
+                look_at=look_at,
+                in_doubt_on=self._type.step(step.name).in_doubt_on,
+                late=self._context is not None and self._context.refused,
             )
         # The journal has the whole error. The log has only its type, because the text may quote payloads.
         fields: dict[str, Any] = {"saga_id": held.saga_id, "step": step.name, "error": type(error).__name__}

@@ -26,7 +26,6 @@ from sagas.errors import (
     NotYet,
     Rejected,
     SagaError,
-    TimedOut,
     TypeChanged,
     Unavailable,
     WrongResult,
@@ -71,10 +70,13 @@ def step_failure(
     began: bool = True,
     redact: Callable[[str], str] = _as_it_is,
     look_at: float = 0.0,
+    in_doubt_on: tuple[type[BaseException], ...] | None = (),
+    late: bool = False,
 ) -> tuple[ev.StepFailed | ev.StepDeadLettered | ev.StepPostponed, dict[str, Any]]:
     """Return the fact to record when a step raised or could not be called, and further details for its entry.
     ``raised``: the error itself, or the group that it leads. ``look_at``: epoch seconds at which to try again with a
-    new release; 0 if the saga waits for none."""
+    new release; 0 if the saga waits for none. ``in_doubt_on``: as in ``@step``. ``late``: whether the code ended after
+    its deadline."""
     failure = _failure(error, raised, began, redact)
     if isinstance(error, TypeChanged) and not began:
         now = clock.now()
@@ -93,7 +95,7 @@ def step_failure(
         isinstance(error, Rejected),
         retry_at=_retry_at(retry, used, clock) if again else 0.0,
         excused=cancelled or not began,
-        outcome_unknown=isinstance(error, TimedOut | WrongResult) and began,
+        outcome_unknown=began and (late or _leaves_doubt(error, raised, in_doubt_on)),
         postponed=any(isinstance(leaf, NotYet) for leaf in leaves(raised)),
     )
     # While attempts follow, only the first failure stores its trace. The last failure stores the final trace.
@@ -101,6 +103,17 @@ def step_failure(
         return fact, {}
     traced = _traced(error, raised)
     return fact, {"stack_trace": _stack_trace(traced, redact, _SHORT_TRACE if again else _LONGEST_TRACE)}
+
+
+def _leaves_doubt(error: Exception, raised: Exception, in_doubt_on: tuple[type[BaseException], ...] | None) -> bool:
+    """Whether the code may have taken effect, although it failed."""
+    if isinstance(error, WrongResult):  # the code has run to its end
+        return True
+    if in_doubt_on is None:
+        return False
+    from sagas.engine.attempt.doubt import in_doubt  # imported here, because most attempts do not fail
+
+    return in_doubt(raised, in_doubt_on)
 
 
 def leading(error: Exception, retry: Retry) -> Exception:

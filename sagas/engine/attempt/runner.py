@@ -168,6 +168,7 @@ class Runner:
             if not cancelled and not isinstance(error, Exception | SystemExit | GeneratorExit):
                 raise
             if context.overtime >= 0 and not any(isinstance(leaf, PermanentError) for leaf in leaves(error)):
+                context.refuse()
                 end = "it was cancelled" if cancelled else f"it raised {type(error).__name__}: {text_of(error)}"
                 raise TimedOut(_too_late(context, code.timeout, end)) from error
             if isinstance(error, SystemExit):
@@ -179,6 +180,7 @@ class Runner:
                 raise StepExited("the step was cancelled by its own code") from error
             raise
         if context.overtime >= 0:
+            context.refuse()
             raise TimedOut(_too_late(context, code.timeout, "its result is refused"))
         return result
 
