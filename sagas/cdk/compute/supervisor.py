@@ -1,5 +1,5 @@
 """The supervisor: a function that looks for stalled sagas every one to five minutes, and for sagas to purge every five
-minutes. It sweeps every hour, and verifies a sample of audit trails every day."""
+minutes. It sweeps every hour, verifies a sample of audit trails every day, and looks for leftovers every week."""
 
 from __future__ import annotations
 
