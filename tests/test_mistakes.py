@@ -35,7 +35,8 @@ from sagas.engine.supervise.purge import Purger
 from sagas.store.connection import Fenced, SharedConnection
 from sagas.store.control.control import ControlItems
 from sagas.store.journal.entries import Entry
-from sagas.store.journal.journal import Payloads
+from sagas.store.journal.journal import Journal, Payloads
+from sagas.store.journal.leftovers import Leftovers
 from sagas.store.journal.tombstones import Tombstones
 from sagas.store.pauses import Pauses
 from tests.model import lived, shrinking
@@ -52,6 +53,7 @@ _ON_THE_ENGINE = "tests/engine/test_pairs.py::test_some_pairs"
 _ONCE = "tests/engine/test_pairs.py::test_what_was_wrong_once"
 _SETTLING = "tests/engine/test_settling.py"
 _PAUSING = "tests/engine/test_pausing.py"
+_PURGED_KEYS = "tests/engine/test_purged_keys.py"
 _LEFTOVERS = "tests/engine/test_leftovers.py"
 
 
@@ -810,6 +812,28 @@ def _the_search_does_not_look_for_more_entries(patch: Patch) -> None:
 @mistake("the search believes any audit table", f"{_LEFTOVERS}::test_payloads_of_no_saga_stay_where_they_are_the_most")
 def _the_search_believes_any_table(patch: Patch) -> None:
     patch.setattr(leftovers, "_FEW", 10_000)
+
+
+@mistake(
+    "an expired tombstone keeps its slot",
+    f"{_PURGED_KEYS}::test_children_begin_whose_tombstones_are_still_there",
+    f"{_PURGED_KEYS}::test_an_expired_tombstone_is_gone_whether_dynamodb_has_deleted_it_or_not",
+)
+def _expired_tombstones_keep_their_slots(patch: Patch) -> None:
+    def never(self: Journal, *_: Any) -> bool:
+        return False
+
+    patch.setattr(Journal, "_replaced", never)
+
+
+@mistake(
+    "the search believes that a saga has a first entry", f"{_LEFTOVERS}::test_nor_is_one_that_lost_its_first_entry"
+)
+def _the_search_believes_in_first_entries(patch: Patch) -> None:
+    def none(self: Leftovers, saga_ids: Iterable[str]) -> set[str]:
+        return set()
+
+    patch.setattr(Leftovers, "_sagas", none)
 
 
 @mistake("the search begins at every visit", f"{_LEFTOVERS}::test_a_search_begins_once_a_week")

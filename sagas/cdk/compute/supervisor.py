@@ -1,5 +1,6 @@
 """The supervisor: a function that one rule calls every one to five minutes. At each call it looks for stalled sagas,
-every five minutes for sagas to purge. It sweeps every hour, and verifies a sample of audit trails every day."""
+every five minutes for sagas to purge. It sweeps every hour, verifies a sample of audit trails every day, and looks for
+leftovers every week."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ class Starter:
             if remains is not None:
                 return Started(remains.state, entry, created=False)
         if state is None:
-            state = new_state(saga_type, entry)
+            state = new_state(saga_type, entry, self._clock.now())
             stale_after = saga_type.definition.stale_after.total_seconds()
             items = self._search_keys.items(state, search_keys_of(saga_type, entry))
             created = self._control.create_again(state, stale_after, self._journal, items)

@@ -121,10 +121,26 @@ class Journal:
             self._tables.connection.dispatch("PutItem", request)
         except Refused as refusal:
             item = refusal.items.get(0)
+            if item is not None and self._replaced(request, item, entry.at):
+                return entry
             if discard:
                 self._payloads.discard(text_in(request["Item"], "payload_ref"), text_in(item or {}, "payload_ref"))
             return self.occupant(entry, item)
         return entry
+
+    def _replaced(self, request: dict[str, Any], item: Item, now: float) -> bool:
+        """Put an entry in place of a tombstone that has expired, and return whether it is there. DynamoDB deletes
+        expired items within days and in any order: a family's key would be free before the slots of its children."""
+        if "purge" not in item or number_in(item, "expires_at") > now:
+            return False
+        names = {"#expires_at": "expires_at", "#purge": "purge"}
+        condition = "attribute_exists(#purge) AND #expires_at = :expired"
+        more = {"ExpressionAttributeNames": names, "ExpressionAttributeValues": {":expired": item["expires_at"]}}
+        try:
+            self._tables.connection.dispatch("PutItem", request | {"ConditionExpression": condition} | more)
+        except Refused:
+            return False
+        return True
 
     def occupant(self, entry: Entry, item: Item | None) -> Entry:
         """Return the entry in the slot of ``entry``, if its writer may adopt it (rule 2)."""
