@@ -28,7 +28,7 @@ MOST_AT_ONCE = 2_500
 """CloudFormation can change at most this many resources of nested stacks in one operation."""
 _FUNCTIONS = 3
 """Every service has this many functions besides those of steps: for the API, the supervisor and ``bulk``."""
-OF_SERVICE = 51
+OF_SERVICE = 44
 """Resources of every service, without routes: tables, bucket, layer, log, API; these functions and alarms."""
 OF_SAGA = 9
 """The largest number of alarms that a saga type has."""

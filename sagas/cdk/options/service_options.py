@@ -402,6 +402,11 @@ class ServiceOptions:
     def access_logs(self) -> AccessLogs:
         return self.access_log if isinstance(self.access_log, AccessLogs) else AccessLogs(self.access_log)
 
+    @property
+    def routes_in_document(self) -> bool:
+        """Whether the API's routes are one document. A document cannot be mounted, or name an authorizer of the app."""
+        return self.mount is None and self.authorizer is None
+
     def _check_api(self) -> None:
         one_of(self.service, "access_log", self.access_logs.api, get_args(AccessLog))
         if not isinstance(self.endpoint, PrivateEndpoint):
