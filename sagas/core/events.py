@@ -320,6 +320,7 @@ class Postponed(StepFact, frozen=True):
             not deployed.
         code: with ``inputs``, why they cannot be read, as an :class:`AttentionCode`.
         key: the object that S3 denies and that may be missing; empty if there is none.
+        redacted_by: the mark of the type under which the message was redacted; empty if that hid nothing.
     """
 
     message: str
@@ -330,6 +331,7 @@ class Postponed(StepFact, frozen=True):
     because: str = ""
     code: str = ""
     key: str = ""
+    redacted_by: str = ""
 
 
 class StepPostponed(Postponed, frozen=True):

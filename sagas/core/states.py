@@ -167,11 +167,13 @@ class Progress(Struct, frozen=True):
         fraction: from 0 to 1.
         message: what the execution is doing.
         at: epoch seconds of the report.
+        redacted_by: the mark of the type under which the message was redacted; empty if that hid nothing.
     """
 
     fraction: float
     message: str
     at: float
+    redacted_by: str = ""
 
 
 class Polling(Struct, frozen=True):
@@ -184,6 +186,7 @@ class Polling(Struct, frozen=True):
         message: what the step waits for.
         after: the seconds until the step wants to poll again.
         due: epoch seconds at which the next poll is due.
+        redacted_by: the mark of the type under which the message was redacted; empty if that hid nothing.
     """
 
     since: float
@@ -191,6 +194,7 @@ class Polling(Struct, frozen=True):
     message: str = ""
     after: float = 0.0
     due: float = 0.0
+    redacted_by: str = ""
 
 
 class Unread(Struct, frozen=True):

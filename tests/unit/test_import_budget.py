@@ -25,13 +25,13 @@ STAGES = {
 
 
 BUDGET = {
-    "step": 70,
-    "api": 140,
-    "commands": 103,
-    "supervisor": 147,
-    "now": 101,
-    "bulk": 125,
-    "outbox": 90,
+    "step": 71,
+    "api": 141,
+    "commands": 104,
+    "supervisor": 148,
+    "now": 102,
+    "bulk": 126,
+    "outbox": 91,
     "archiving": 24,
 }
 """How many modules of the library each function may load, packages included. A function loads what it runs: whoever
@@ -96,6 +96,7 @@ STEP = [
     "sagas.messaging.routes",
     "sagas.messaging.work",
     "sagas.paths",
+    "sagas.spellings",
     "sagas.store",
     "sagas.store.connection",
     "sagas.store.control",

@@ -42,8 +42,12 @@ outage, and does not count towards the step's poll_timeout."""
 _NOT_ITS_OWN = ("sagas.", "aws_lambda_powertools.", "asyncio.")
 
 
-def _as_it_is(text: str) -> str:
-    return text
+Redact = Callable[[str, int], str]
+"""Returns a text without hidden values, cut to a number of characters."""
+
+
+def _as_it_is(text: str, longest: int) -> str:
+    return text[:longest]
 
 
 def step_failure(
@@ -55,7 +59,7 @@ def step_failure(
     *,
     cancelled: bool = False,
     began: bool = True,
-    redact: Callable[[str], str] = _as_it_is,
+    redact: Redact = _as_it_is,
     look_at: float = 0.0,
 ) -> tuple[ev.StepFailed | ev.StepDeadLettered | ev.StepPostponed, dict[str, Any]]:
     """Return the fact to record when a step raised or could not be called, and further details for its entry.
@@ -65,7 +69,8 @@ def step_failure(
         if look_at:
             postponed = index, step.attempts.made, failure.message, round(look_at - now, 3), look_at, now
             return ev.StepPostponed(*postponed, because=ev.RELEASE), {}
-        return ev.StepDeadLettered(index, ev.DeadLetterCause.TYPE_CHANGED, failure=failure), {}
+        trace = {"stack_trace": _stack_trace(error, redact)} if error.__cause__ is not None else {}
+        return ev.StepDeadLettered(index, ev.DeadLetterCause.TYPE_CHANGED, failure=failure), trace
     used = step.attempts.used
     permanent = retry.gives_up(error)
     again = not permanent and not cancelled and used < retry.executions
@@ -94,15 +99,21 @@ def checked(error: NotYet) -> Exception:
 
 
 def postponement(
-    held: SagaState, index: int, error: NotYet, poll_timeout: float, now: float
+    held: SagaState,
+    index: int,
+    error: NotYet,
+    poll_timeout: float,
+    now: float,
+    redact: Redact = _as_it_is,
+    mark: str = "",
 ) -> ev.StepFailed | ev.CompensationFailed | ev.Postponed:
     """Return the fact to record when a step or its undo raised ``NotYet``: a postponement, or a final failure after the
     poll timeout.
-    ``poll_timeout``: seconds from the first postponement. ``now``: epoch seconds."""
+    ``poll_timeout``: seconds from the first postponement. ``now``: epoch seconds. ``mark``: that of ``redact``."""
     polling, step = held.polling, held.steps[index]
     attempt = step.undo_attempts.made if held.undoing else step.attempts.made
     since, looks = (polling.since + _held_up(held, polling), polling.looks + 1) if polling else (now, 1)
-    end, message = round(since + poll_timeout, 3), error.message[:_LONGEST_REASON]
+    end, message = round(since + poll_timeout, 3), redact(error.message, _LONGEST_REASON)
     if now >= end and held.undoing:
         return ev.CompensationFailed(index, attempt, ev.Failure("NotYet", message))
     if now >= end:
@@ -110,7 +121,7 @@ def postponement(
     after = max(error.after, _SLOW) if looks > _MANY and not error.steady else error.after
     again = min(round(now + after, 3), end)  # the last poll is at the end of the poll_timeout
     kind = ev.CompensationPostponed if held.undoing else ev.StepPostponed
-    return kind(index, attempt, message, after, again, since, looks)
+    return kind(index, attempt, message, after, again, since, looks, redacted_by=mark)
 
 
 class NotRead(SagaError):
@@ -161,7 +172,7 @@ def undo_failure(
     trace_id: str,
     *,
     began: bool = True,
-    redact: Callable[[str], str] = _as_it_is,
+    redact: Redact = _as_it_is,
 ) -> tuple[ev.CompensationAttemptFailed | ev.CompensationFailed, dict[str, Any]]:
     """Return the fact to record when a step's undo raised, and further details for its entry."""
     used, failure = step.undo_attempts.used, _failure(error, began, redact)
@@ -173,16 +184,16 @@ def undo_failure(
     return ev.CompensationAttemptFailed(index, step.undo_attempts.made, failure, _retry_at(retry, used, clock)), first
 
 
-def _failure(error: Exception, began: bool, redact: Callable[[str], str]) -> ev.Failure:
+def _failure(error: Exception, began: bool, redact: Redact) -> ev.Failure:
     """Return the failure with the name of the error's class. Some names say that code did not run. If the code itself
     raised such an error, the module's name is put in front."""
-    failure = ev.Failure(type(error).__name__, redact(text_of(error))[:_LONGEST_MESSAGE])
+    failure = ev.Failure(type(error).__name__, redact(text_of(error), _LONGEST_MESSAGE))
     if failure.code_missing or (failure.type_changed and (began or not isinstance(error, TypeChanged))):
         failure = replace(failure, type=f"{type(error).__module__}.{failure.type}")
     return failure
 
 
-def _stack_trace(error: Exception, redact: Callable[[str], str], longest: int = _LONGEST_TRACE) -> str:
+def _stack_trace(error: Exception, redact: Redact, longest: int = _LONGEST_TRACE) -> str:
     """Return the traceback of an error and of its causes, each starting at the saga's own code. The frames before it,
     of the library and asyncio, are always the same. In a long traceback, the message is cut rather than the frames,
     after secrets were redacted."""
@@ -193,7 +204,7 @@ def _stack_trace(error: Exception, redact: Callable[[str], str], longest: int = 
             modules = [str(frame.f_globals.get("__name__")) for frame, _ in traceback.walk_tb(raised.__traceback__)]
             del part.stack[: len([*takewhile(lambda module: module.startswith(_NOT_ITS_OWN), modules)])]
             parts += (raised.__cause__, part.__cause__), (raised.__context__, part.__context__)
-    lines = [redact(line) for line in whole.format()]
+    lines = [redact(line, longest) for line in whole.format()]
     if sum(map(len, lines)) > longest:
         most = longest // 4
         lines = [line if len(line) <= most else f"{line[: most - 4]}...\n" for line in lines]
