@@ -330,6 +330,7 @@ class Postponed(StepFact, frozen=True):
             code was not deployed.
         code: with ``inputs``, why they cannot be read, as an :class:`AttentionCode`.
         key: the object that S3 denies and that may be missing; empty if there is none.
+        redacted_by: the mark of the type under which the message was redacted; empty if that hid nothing.
     """
 
     message: str
@@ -340,6 +341,7 @@ class Postponed(StepFact, frozen=True):
     because: str = ""
     code: str = ""
     key: str = ""
+    redacted_by: str = ""
 
 
 class StepPostponed(Postponed, frozen=True):

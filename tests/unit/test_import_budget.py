@@ -96,6 +96,7 @@ STEP = [
     "sagas.messaging.routes",
     "sagas.messaging.work",
     "sagas.paths",
+    "sagas.spellings",
     "sagas.store",
     "sagas.store.connection",
     "sagas.store.control",

@@ -6,7 +6,7 @@ import json
 import logging
 import math
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.context import StepLogger
 from sagas.authoring.policies import MOST_CHILDREN
-from sagas.authoring.redaction import without
 from sagas.core import events as ev
 from sagas.core.commands import Send
 from sagas.core.rules import misfit, next_look, settles, undo_still_owed
@@ -43,6 +42,7 @@ from sagas.engine.ports import Gate, Gates, shut_gate
 from sagas.engine.registry import SagaType
 from sagas.errors import NotYet, SagaError, TypeChanged, Unavailable, WrongResult
 from sagas.messaging.message import Message, PendingCommit
+from sagas.spellings import Secrets
 from sagas.store.connection import Changed
 from sagas.store.control.control import ControlItems
 from sagas.store.journal.entries import details_of, hiding
@@ -156,6 +156,9 @@ class Attempt:
         self._course = course
         self._next: Lease | None = None
         self._values: dict[str, Value] = {}
+        self._answered: list[str] = []
+        self._secrets: Secrets | None = None
+        self._mark = saga_type.definition.redaction.mark
         self._began = False
         self._silence: Callable[[], object] = lambda: None
         self._until = 0.0
@@ -281,7 +284,13 @@ class Attempt:
         if code.waits_for == "signal" and not message.undo:
             context.answer = partial(self._answer, held, code.signal_type)
         progress = ProgressReport(
-            services.control.note_progress, held, clock, context.mark_lost, logger=services.logger
+            services.control.note_progress,
+            held,
+            clock,
+            context.mark_lost,
+            logger=services.logger,
+            redact=self._redacted,
+            mark=self._mark,
         )
         context.report = progress.report
         beat = Heartbeat(
@@ -297,7 +306,7 @@ class Attempt:
         )
         payloads = {name: value.payload for name, value in values.items()}
         changed = changed_children(definition, held)
-        with progress, beat:
+        with progress, beat, self._redacted_log(context.logger):
             began = partial(self._code_begins, held)
             try:
                 payload = services.runner.run(definition, code, message.undo, payloads, context, began, changed)
@@ -356,7 +365,8 @@ class Attempt:
         text = f"the code has not ended {context.overtime:.1f} s after its timeout of {self._code.timeout:g} s"
         fields = {"saga_id": held.saga_id, "step": step.name, "attempt": number}
         self._services.logger.error(f"attempt {number} of {self._named(step)} hangs: {text}", extra=fields)
-        self._services.control.note_progress(held, Progress(0.0, text, self._services.clock.now(), late=True))
+        late = Progress(0.0, text, self._services.clock.now(), late=True, redacted_by=self._mark)
+        self._services.control.note_progress(held, late)
 
     def _cancel_accepted(self) -> bool:
         """Whether a cancel was accepted; false if the store is unreachable."""
@@ -372,7 +382,10 @@ class Attempt:
 
         data, index = encode(value, type_), self._message.index
         payload = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
-        hidden = self._type.definition.redaction.hidden.get(self._message.step, ())
+        redaction = self._type.definition.redaction
+        hidden = redaction.hidden.get(self._message.step, ())
+        self._answered += redaction.view(self._message.step, data)[1]
+        self._secrets = None
         signal = SentSignal(payload, content_hash(data), EntryContext().actor, self._services.clock.now(), hidden)
         # The answer does not matter: if another signal or a cancel came first, or the lease is lost, the commit
         # notices.
@@ -415,9 +428,10 @@ class Attempt:
         error = leading(raised, retry)
         if isinstance(error, NotYet):
             poll_timeout, now = self._type.step(step.name).poll_timeout, self._services.clock.now()
-            return self._commit(held, postponement(held, index, error, poll_timeout, now), None, {})
+            fact = postponement(held, index, error, poll_timeout, now, self._redacted, self._mark)
+            return self._commit(held, fact, None, self._marked)
         failure = retry, step, index, error, self._services.clock
-        redact = partial(without, secrets=secrets_in(self._type.definition, self._code.parameters, self._values))
+        redact = self._redacted
         if self._message.undo:
             trace_id = self._invocation.trace_id
             fact, details = undo_failure(*failure, trace_id, raised=raised, began=self._began, redact=redact)
@@ -447,7 +461,28 @@ class Attempt:
             fields["delay"] = round(retry_at - self._services.clock.now(), 3)
             text += f"; next attempt in {fields['delay']:g} s"
         self._services.logger.warning(text, extra=fields)
-        return self._commit(held, fact, None, details)
+        return self._commit(held, fact, None, details | self._marked)
+
+    def _redacted(self, text: str, longest: int | None = None) -> str:
+        """Return a text of the code, cut to ``longest`` characters, without the hidden values that the code could
+        see."""
+        if self._secrets is None:
+            known = secrets_in(self._type.definition, self._code.parameters, self._values)
+            self._secrets = Secrets((*known, *self._answered))
+        return self._secrets.without(text, longest)
+
+    @property
+    def _marked(self) -> dict[str, Any]:
+        """Details that say under which type the texts of an entry were redacted."""
+        return {"redacted_by": self._mark} if self._mark else {}
+
+    def _redacted_log(self, logger: logging.Logger) -> AbstractContextManager[object]:
+        """Redact the lines of ``ctx.logger`` while the code runs, if it can see hidden values."""
+        if not self._mark and not any(value.hidden for value in self._values.values()):
+            return nullcontext()
+        from sagas.engine.attempt.redacted_log import redacted_log  # imported here, because most types hide nothing
+
+        return redacted_log(logger, self._redacted)
 
     def _named(self, step: StepState) -> str:
         return f"the undo of step {step.name}" if self._message.undo else f"step {step.name}"
