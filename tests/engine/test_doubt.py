@@ -640,5 +640,6 @@ def test_the_steps_types_add_to_those_of_the_class() -> None:
 
     assert types(classes([KeyError], [Lost])) == (Lost, KeyError)
     assert types(classes((), (Lost,))) == (Lost,)
+    assert types(classes({KeyError}, frozenset({Lost}))) == (Lost, KeyError)
     assert types(classes(None, [Lost])) is None
     assert types(classes([TimedOut, WrongResult])) == (TimedOut, WrongResult)
