@@ -186,7 +186,7 @@ def test_a_start_that_won_without_hearing_of_it_keeps_its_request(now: Make) -> 
     [key] = objects(bench)
     own = bench.engine.journal.entries(saga_id, [1])[1]
     written = replace(own, details={name: value for name, value in own.details.items() if name != "payload_ref"})
-    assert bench.engine.journal.begin(written) == own
+    assert bench.engine.journal.put(written) == own
     assert objects(bench) == [key]
 
 
@@ -533,7 +533,8 @@ def test_it_goes_on_where_the_last_visit_ended(now: Make, monkeypatch: pytest.Mo
     second = [bench.engine.leftover_finder.run(60.0).pages for _ in range(9)]
     assert sum(first) == sum(second)
     assert first[:2] == [1, 1]
-    assert second[:3] == [3, 3, 0]
+    half = -(-sum(first) // 2)
+    assert second[:3] == [half, sum(first) - half, 0]
 
 
 # Children.
@@ -629,7 +630,7 @@ DEATHS = st.sampled_from(
     [
         None,
         *((target, name, before) for target, name in (
-            (Payloads, "put"), (Journal, "begin"), (Journal, "put"), (SearchKeys, "put"), (ControlItems, "create"),
+            (Payloads, "put"), (Journal, "put"), (SearchKeys, "put"), (ControlItems, "create"),
             (ControlItems, "commit"), (ControlItems, "finish"), (Inbox, "accept"), (Inbox, "delete"),
         ) for before in (True, False)),
     ]
