@@ -583,6 +583,22 @@ def test_a_child_whose_start_died_is_its_parents(now: Make, monkeypatch: pytest.
     assert marks(bench) == []
 
 
+def test_a_child_that_has_nothing_but_its_object_goes_with_its_parent(
+    now: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = now(Family, One)
+    saga_id = start(bench, "family", body(LARGE, children=1)).state.saga_id
+    bench.deliver("family", "all")
+    dying(monkeypatch, Payloads, "put", before=False)
+    dies(bench.run)
+    state = bench.state(saga_id)
+    ended = replace(state, status=SagaStatus.FAILED, token=state.token + 1)
+    assert bench.engine.control.claim(state, ended, 1.0), "as nobody writes it today"
+    bench.clock.advance(DAY)
+    purge(bench, saga_id, name="family")
+    assert marks(bench) == []
+
+
 def test_a_child_that_lost_its_control_item_goes_with_its_parent(now: Make) -> None:
     bench = now(Family, One)
     saga_id = start(bench, "family", body(LARGE, children=1)).state.saga_id
