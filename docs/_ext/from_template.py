@@ -216,8 +216,12 @@ def permissions_page(template: Template) -> str:
         shown = [", ".join(f"`{one}`" for one in patterns) for patterns in (right.of_type, right.of_all)]
         lines.append(f"| `grant_{name}` | {shown[0]} | {shown[1] or 'each type by its name'} |")
     lines.append(DEPLOYMENTS)
-    lines.append("\n## The service\n\n```{literalinclude} ../examples/all_options.py\n:language: python\n```")
-    return "\n".join(lines) + "\n"
+    lines.append("\n## The service\n")
+    lines += [
+        f"```{{literalinclude}} ../examples/{name}.py\n:language: python\n```\n"
+        for name in ("all_sagas", "all_options")
+    ]
+    return "\n".join(lines)
 
 
 def alarms_page(template: Template) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,29 +11,18 @@ from aws_cdk import App, Stack
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_cognito as cognito
 
-from sagas import Saga, step, wait_for
 from sagas.cdk import SagaService
 from sagas.cdk.access.api import PUBLIC_ROUTES, ROUTES
 from sagas.cdk.access.grants import RIGHTS
 from sagas.cdk.options.service_options import Throttling
 from sagas.errors import DefinitionError
 from tests.cdk.rendered import Template, as_list, by_id, of_type, operations, shown, statements, template_of
-from tests.cdk.saga_classes import Loan
+from tests.cdk.saga_classes import Loan, Private
 from tests.cdk.templates import WEB_ACL
 from tests.cdk.test_template import path_of
 from tests.support.gateway import RESOURCES
 
 READ = "secretsmanager:GetSecretValue"
-
-
-class Private(Saga[str], name="private"):
-    """Its wait takes signals that need IAM."""
-
-    papers = wait_for(str, timeout=timedelta(days=3))
-
-    @step
-    def pay(self, papers: str) -> str:
-        return papers
 
 
 class Deployed:

@@ -107,6 +107,7 @@ def shared_assets(
         requirements_of(code.packages),
         bundle_sdk=options.bundle_sdk,
         extras=(*needed_extras(options.environment or {}), *(("encryption",) if options.payload_key else ())),
+        provided=options.provided,
     )
     log = logs.LogGroup(
         service,
@@ -165,12 +166,13 @@ class SagaFunction(Construct):
         level = {} if function.log_level is None else {"POWERTOOLS_LOG_LEVEL": function.log_level}
         variables = self._variables = {**environment, **level, **function.environment}
         check_size(self, variables)
-        layer, content = shared.layers.of(architecture, runtime)
+        layer = shared.layers.of(architecture, runtime)
+        shared.code.check_imports(saga_class, layer, options.provided)
         self.function = lambda_.Function(
             self,
             "Function",
             code=shared.code.of(self, saga_class),
-            layers=[layer],
+            layers=[layer.version],
             handler=handler,
             runtime=runtime,
             architecture=architecture,
@@ -191,7 +193,7 @@ class SagaFunction(Construct):
             security_groups=security_groups,
         )
         # Without this, new content of the layer would not create a new version.
-        self.function.invalidate_version_based_on(content)
+        self.function.invalidate_version_based_on(layer.digest)
         self.alias = lambda_.Alias(
             self,
             "Alias",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, cast
 
+from sagas.imports import PROVIDED, modules_below, modules_needed
 from sagas.local.deploy.assembly import Asset, Stack
+from sagas.local.emulator.shipped import VARIABLE
 from sagas.topology import Topology
 
 _LAYER = "AWS::Lambda::LayerVersion"
@@ -26,17 +29,37 @@ def as_deployable(template: dict[str, Any]) -> dict[str, Any]:
     return changed
 
 
-def without_layers(template: dict[str, Any]) -> dict[str, Any]:
+def without_layers(template: dict[str, Any], assets: Sequence[Asset] = ()) -> dict[str, Any]:
     """Return the template without layers. The emulator runs functions in its own interpreter, which already has the
-    packages of the layers, built for this machine."""
+    packages of the layers, built for this machine. A variable names the modules of a layer in ``assets``: the function
+    sees no others."""
     changed = copy.deepcopy(template)
     resources: dict[str, Any] = changed["Resources"]
-    for name in [name for name, resource in resources.items() if resource["Type"] == _LAYER]:
-        del resources[name]
+    names = [name for name, resource in resources.items() if resource["Type"] == _LAYER]
+    layers = {name: resources.pop(name) for name in names}
+    contents = {asset.key: asset.path for asset in assets}
+    visible: dict[str, str] = {}
+    for name, layer in layers.items():
+        content = contents.get(str(layer["Properties"]["Content"].get("S3Key")))
+        if content is not None:
+            provided: list[str] = layer.get("Metadata", {}).get(PROVIDED, [])
+            visible[name] = ",".join(sorted({*_visible_in(content / "python"), *provided}))
     for resource in resources.values():
         if resource["Type"] == "AWS::Lambda::Function":
-            resource["Properties"].pop("Layers", None)
+            used: list[Any] = resource["Properties"].pop("Layers", [])
+            modules = [names for name, names in visible.items() if {"Ref": name} in used]
+            if modules:
+                variables = resource["Properties"].setdefault("Environment", {}).setdefault("Variables", {})
+                variables[VARIABLE] = ",".join(modules)
     return changed
+
+
+def _visible_in(content: Path) -> set[str]:
+    """Return the modules that functions with a layer may import here: its top-level modules, its parts of this library,
+    and what its packages need on this platform."""
+    modules = modules_below(content)
+    own = {name for name in modules if name.count(".") == name.startswith("sagas.")}
+    return own | modules_needed(path.name.partition("-")[0] for path in content.glob("*.dist-info"))
 
 
 def without_gradual_deployment(template: dict[str, Any]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from sagas.local.clock import CLOCK_READ_EVERY
 from sagas.local.emulator.iam import add_version_stages, check_scopes_of_signatures, check_signatures_of_root
 from sagas.local.emulator.move_tasks import add_move_tasks
 from sagas.local.emulator.prefork import Prefork
+from sagas.local.emulator.shipped import PRELUDE
 from sagas.local.files import hold_lock, still_running
 from sagas.loopback import Loopback
 
@@ -67,12 +68,14 @@ def main() -> int:
     check_scopes_of_signatures(app, evaluator, _module("ministack.core.sigv4"), api_gateway)
     _fill_in_stage_variables(api_gateway)
     add_version_stages(_module("ministack.core.iam_actions"))
+    runtime = _module("ministack.core.lambda_runtime")
+    runtime._PYTHON_WORKER_SCRIPT = PRELUDE + runtime._PYTHON_WORKER_SCRIPT
     if sys.platform == "linux":
-        _module("ministack.core.lambda_runtime").subprocess = Prefork()
+        runtime.subprocess = Prefork()
     trigger = partial(_until_stopped, float(patience), attached, still_running(Path(lock)))
     guarded = Loopback(app.app, origins)
     asyncio.run(_module("hypercorn.asyncio").serve(guarded, config, shutdown_trigger=trigger))
-    _module("ministack.core.lambda_runtime").reset()
+    runtime.reset()
     return 0
 
 
