@@ -309,7 +309,13 @@ for place in range(2):
 del more
 """
     ship = create(saga(body))["Ship"]
-    assert [one.name for one in definition_of(cast("type[Any]", ship)).steps] == ["book", "pay", "ship", "more_0", "more_1"]
+    assert [one.name for one in definition_of(cast("type[Any]", ship)).steps] == [
+        "book",
+        "pay",
+        "ship",
+        "more_0",
+        "more_1",
+    ]
 
 
 HEADS: dict[str, tuple[str, list[str]]] = {
