@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 
 import pydantic
 import pytest
+from typing_extensions import TypeAliasType
 
 from sagas import InvalidRequest, S3Object, Saga, step
 from sagas.authoring.codec import canonical, content_hash, decode, encode, json_schema
@@ -311,6 +312,12 @@ UNSUPPORTED: list[Any] = [
     enum.Enum("Odd", {"A": 1.5}),
     enum.Flag("Bits", "A B"),
 ]
+
+
+def test_an_alias_of_a_text_says_what_is_wrong() -> None:
+    Ids = TypeAliasType("Ids", "list[int]")  # noqa: N806
+    with pytest.raises(UnsupportedType, match="is a text in the place of a type"):
+        json_schema(Ids)
 
 
 @pytest.mark.parametrize("type_", UNSUPPORTED, ids=_label)
