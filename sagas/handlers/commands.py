@@ -160,6 +160,9 @@ class _Commands(Struct, frozen=True):
             described["saga_id"] = command.saga_id
         if isinstance(command, Signal | SignalOn):
             described["step"] = command.step
+        if isinstance(command, SignalOn):
+            with suppress(InvalidRequest):
+                described["saga_id"] = command.target()
         described = {name: "".join(c if c.isprintable() else " " for c in text) for name, text in described.items()}
         attributes = {**received.kept, **described, "message_id": record["messageId"]}
         self.engine.queues.send_text(os.environ["SAGAS_COMMAND_DEAD_LETTERS"], received.body, attributes)

@@ -115,10 +115,14 @@ class SignalOn(Command, frozen=True, tag="signal_on"):
 
     def resolved(self) -> Signal:
         """Return the command with the event's values in place of paths."""
+        return Signal(self.type, self.target(), self.step, pick(self.event, self.value, "$.value"))
+
+    def target(self) -> str:
+        """Return the id of the saga in the event."""
         saga_id = pick(self.event, self.saga_id, "$.saga_id")
         if not isinstance(saga_id, str) or not _UUID.fullmatch(saga_id):
             raise InvalidRequest("the event does not fit", [Problem("$.saga_id", "must be the id of a saga, a UUID")])
-        return Signal(self.type, saga_id, self.step, pick(self.event, self.value, "$.value"))
+        return saga_id
 
 
 AnyCommand = Start | Signal | Cancel | StartOn | SignalOn

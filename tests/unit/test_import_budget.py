@@ -47,6 +47,7 @@ STEP = [
     "sagas.authoring.redaction",
     "sagas.authoring.shapes",
     "sagas.authoring.shapes.base",
+    "sagas.authoring.shapes.comparing",
     "sagas.authoring.shapes.compiler",
     "sagas.authoring.shapes.containers",
     "sagas.authoring.shapes.records",

@@ -144,9 +144,10 @@ class _Compiler:
             return self._typed_dict(type_, origin)
         if _is_class(origin, tuple) and hasattr(origin, "_field_defaults"):
             return self._named_tuple(type_, origin)
-        if isinstance(type_, typing.ForwardRef | str):
-            name = type_ if isinstance(type_, str) else type_.__forward_arg__
-            raise UnsupportedType(f"{name!r} is an alias that refers to itself; use a dataclass")
+        if isinstance(type_, typing.ForwardRef):
+            raise UnsupportedType(f"{type_.__forward_arg__!r} is an alias that refers to itself; use a dataclass")
+        if isinstance(type_, str):
+            raise UnsupportedType(f"{type_!r} is a text in the place of a type; write it without quotation marks")
         advice = "use a dataclass, TypedDict, NamedTuple or enum, or a type made of them"
         raise UnsupportedType(f"{type_name(type_)} has no JSON form; {advice}")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import jsii
-from aws_cdk import Aws
+from aws_cdk import Aws, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
@@ -108,6 +108,10 @@ class Connector:
                 raise DefinitionError(f"{what}: the source must be {expected}, not {source!r}")
 
     def _rule(self, rule: events.Rule, command: Mapping[str, Any], what: str) -> None:
+        if _outermost(rule) is not _outermost(self.service):
+            fault = f"the rule {rule.node.path} is in another stack, so the two stacks would depend on each other"
+            advice = "create it in the service's stack, or have it send to a queue of yours, and use that as the source"
+            raise DefinitionError(f"{what}: {fault}; {advice}")
         self.commands.let_send("events", rule, what)
         target = targets.SqsQueue(
             self.commands.imported,
@@ -174,6 +178,13 @@ class Connector:
             number += 1
             id = f"{base}{number}"
         return id
+
+
+def _outermost(construct: Construct) -> Stack:
+    stack = Stack.of(construct)
+    while stack.nested_stack_parent is not None:
+        stack = stack.nested_stack_parent
+    return stack
 
 
 @jsii.implements(sns.ITopicSubscription)

@@ -41,7 +41,7 @@ def add_callback_route(app: APIGatewayRestResolver, engine: Api, callbacks: Call
         # If the wait is no longer deployed with public=True, all its URLs are invalid.
         if not engine.signals.step(target.saga, target.saga_id, target.step).public:
             raise NotFound("no such resource")
-        value = Request(app.current_event.raw_event).body()
+        value = Request(app.current_event.raw_event).body_or_form()
         try:
             outcome = engine.signals.send(target.saga, target.saga_id, target.step, value, ACTOR)
         except Conflict:  # the reason may quote an operator
