@@ -338,12 +338,12 @@ class Attempt:
             self._services.control.mark_read(held, stale_after)
 
     def _code_began(self) -> None:
-        self._began = True
         if self._context is not None:
             self._context.begin(self._code.timeout)
             name = "undo started" if self._context.undo else "step started"
             fields = {"saga_id": self._context.saga_id, "step": self._context.step, "attempt": self._context.attempt}
             self._services.logger.info(name, extra=fields)
+        self._began = True
 
     def _cancel_accepted(self) -> bool:
         """Whether a cancel was accepted; false if the store is unreachable."""
@@ -450,7 +450,10 @@ class Attempt:
             return nullcontext()
         from sagas.engine.attempt.redacted_log import redacted_log  # imported here, because most types hide nothing
 
-        return redacted_log(self._services.logger, self._redacted)
+        def redact(text: str) -> str:
+            return self._redacted(text) if self._began else text  # lines of the library quote no values
+
+        return redacted_log(self._services.logger, redact)
 
     def _named(self, step: StepState) -> str:
         return f"the undo of step {step.name}" if self._message.undo else f"step {step.name}"
