@@ -136,7 +136,7 @@ def test_strange_values_are_hidden_and_nothing_else(value: str) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        *("sNaN", "-NaN", "Infinity", "1e399", "1E+9999", "1E-9999", "9" * 5_000, "P999999999D", "A" * 100_000),
+        *("sNaN", "-NaN", "Infinity", "1e399", "1E+9999", "1E-9999", "9" * 5_000, "P999999999D", "A" * 10_000),
         *("0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59-05:00", "0001-01-01", "24:00:00", "-0.0000"),
     ],
 )
