@@ -145,7 +145,7 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
                 lines. Default: the saga's id.
 
         Returns:
-            The saga; for a key that was used before, the saga that it started.
+            The saga; for a key that was used before, the saga that it started, without request and results.
 
         Raises:
             InvalidRequest: the request or key is not valid, or the key was used with another request; ``problems``

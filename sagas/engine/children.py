@@ -181,7 +181,7 @@ class Children(Struct, frozen=True):
         """Start children that were handed out. Children that exist or must not start stay unchanged. Returns the same
         as :meth:`look`."""
         state = self.control.get(block.saga_id)
-        if state is None or not state.joins or state.undoing or state.cancel.at:
+        if state is None or not state.joins or state.undoing or state.cancel.at or state.out_of_time(self._now):
             return False
         step = state.steps[state.cursor]
         if (step.name, step.round) != (block.step, block.round):

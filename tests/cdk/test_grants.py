@@ -23,9 +23,8 @@ from sagas.cdk.access import grants
 from sagas.cdk.access.api import ROUTES
 from sagas.cdk.access.grants import RIGHTS
 from sagas.errors import DefinitionError
-from tests.cdk.rendered import of_type, template_of
+from tests.cdk.rendered import pairs, rights, statements, template_of
 from tests.cdk.saga_classes import Trip
-from tests.cdk.test_permissions import pairs
 
 Template = dict[str, Any]
 Grant = Callable[..., object]
@@ -61,7 +60,7 @@ class Desk:
 
     def __init__(self, stack: Stack | None = None, **options: Any) -> None:
         self.stack = stack or Stack(App(), "Test")
-        given: Any = {"sagas": [Checkout, CreateZip, Payout], "dashboard": False, **options}
+        given: Any = {"sagas": [Checkout, CreateZip, Payout], **options}
         self.service = SagaService(self.stack, "Shop", **given)
 
     def clerk(self, id: str = "Clerk") -> Clerk:
@@ -70,9 +69,9 @@ class Desk:
         return Clerk(self, iam.Role(self.stack, id, assumed_by=anybody))
 
     @cached_property
-    def policies(self) -> list[Template]:
-        """All policies, once all is granted."""
-        return of_type(template_of(self.stack), "AWS::IAM::Policy")
+    def template(self) -> Template:
+        """The template, once all is granted."""
+        return template_of(self.stack)
 
     def id_of(self, arn: str) -> str:
         """The logical id of the resource of an ARN."""
@@ -93,8 +92,7 @@ class Clerk:
     def granted(self) -> set[tuple[str, str]]:
         """(action, resource) pairs of the role, once all is granted."""
         role = self.desk.stack.get_logical_id(self.role.node.default_child)  # type: ignore[arg-type]
-        own = [policy for policy in self.desk.policies if {"Ref": role} in policy["Roles"]]
-        return {pair for policy in own for pair in pairs(policy["PolicyDocument"])}
+        return rights(self.desk.template).get(role, set())
 
     @cached_property
     def patterns(self) -> set[str]:
@@ -236,8 +234,7 @@ def test_an_operator_may_read_encrypted_letters() -> None:
     assert uses == {"kms:Decrypt", "kms:GenerateDataKey"}
     via = [
         service
-        for policy in desk.policies
-        for statement in policy["PolicyDocument"]["Statement"]
+        for _, statement in statements(desk.template)
         if statement["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
         for service in statement["Condition"]["StringLike"]["kms:ViaService"]
     ]
@@ -255,9 +252,7 @@ def test_with_nested_stacks_an_operator_finds_the_parts_in_them() -> None:
 def test_below_a_mount_the_paths_are_those_there() -> None:
     stack = Stack(App(), "Test")
     api = apigateway.RestApi(stack, "Api")
-    service = SagaService(
-        stack, "Shop", sagas=[Payout], mount=api.root.add_resource("shop").add_resource("v2"), dashboard=False
-    )
+    service = SagaService(stack, "Shop", sagas=[Payout], mount=api.root.add_resource("shop").add_resource("v2"))
     user = iam.User(stack, "Ann")
     service.grant_start(user, Payout)
     (policy,) = (
@@ -265,7 +260,7 @@ def test_below_a_mount_the_paths_are_those_there() -> None:
         .find_resources("AWS::IAM::Policy", {"Properties": {"Users": [stack.resolve({"Ref": _id(stack, user)})]}})
         .values()
     )
-    ((_, arn),) = pairs(policy["Properties"]["PolicyDocument"])
+    ((_, arn),) = pairs(policy["Properties"]["PolicyDocument"]["Statement"])
     assert arn.endswith("/POST/shop/v2/sagas/payout")
     assert "/<ApiDeploymentStageprod" in arn
 
@@ -273,11 +268,11 @@ def test_below_a_mount_the_paths_are_those_there() -> None:
 def test_an_api_without_a_stage_of_its_own_means_any() -> None:
     stack = Stack(App(), "Test")
     api = apigateway.RestApi(stack, "Api", deploy=False)
-    service = SagaService(stack, "Shop", sagas=[Payout], mount=api.root, dashboard=False)
+    service = SagaService(stack, "Shop", sagas=[Payout], mount=api.root)
     policy = iam.ManagedPolicy(stack, "Starters")
     service.grant_start(policy, Payout)
     document = stack.resolve(policy.document)
-    ((_, arn),) = pairs(document)
+    ((_, arn),) = pairs(document["Statement"])
     assert arn.endswith("/*/POST/sagas/payout")
 
 
@@ -301,7 +296,7 @@ def test_a_class_that_is_not_the_services_is_refused(right: str, clerks: Clerks)
 def test_behind_an_authorizer_of_ones_own_there_is_nothing_to_grant() -> None:
     stack = Stack(App(), "Test")
     pool = apigateway.CognitoUserPoolsAuthorizer(stack, "Pool", cognito_user_pools=[_pool(stack)])
-    service = SagaService(stack, "Shop", sagas=[Payout], authorizer=pool, dashboard=False)
+    service = SagaService(stack, "Shop", sagas=[Payout], authorizer=pool)
     with pytest.raises(DefinitionError, match="so IAM permissions have no effect"):
         service.grant_read(iam.User(stack, "Ann"))
 

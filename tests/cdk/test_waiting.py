@@ -15,10 +15,9 @@ from functions.checkout import Checkout
 from sagas import AutoDisable, Context, Saga, sleep, step, wait_for
 from sagas.cdk import FunctionOptions, SagaService
 from sagas.errors import DefinitionError
-from tests.cdk.rendered import Template, template_of
+from tests.cdk.rendered import Template, rights, template_of
 from tests.cdk.saga_classes import Trip
 from tests.cdk.test_monitoring import counts
-from tests.cdk.test_permissions import pairs
 from tests.support.sagas import Order
 
 
@@ -64,13 +63,7 @@ def part(template: Template, **tag: str) -> Template:
 
 
 def granted(template: Template, function: Template) -> set[tuple[str, str]]:
-    role = function["Role"]["Fn::GetAtt"][0]
-    return {
-        pair
-        for policy in template["Resources"].values()
-        if policy["Type"] == "AWS::IAM::Policy" and {"Ref": role} in policy["Properties"]["Roles"]
-        for pair in pairs(policy["Properties"]["PolicyDocument"])
-    }
+    return rights(template)[function["Role"]["Fn::GetAtt"][0]]
 
 
 def routes(function: Template) -> str:

@@ -30,6 +30,7 @@ from sagas.engine.supervise.purge import Purger
 from sagas.engine.supervise.recovery import RecoveryReport, RecoveryRun
 from sagas.errors import Ambiguous, SagaError
 from sagas.store.connection import Fenced, Refused
+from sagas.store.control import control
 from sagas.store.control.control import ControlItems
 from sagas.store.journal.entries import Entry
 from sagas.store.journal.journal import Journal
@@ -655,6 +656,16 @@ def _unread_inputs_are_a_failure() -> Generator[None]:
         return fail(self, held, getattr(error, "cause", error))
 
     with patch.object(Attempt, "fail", counted):
+        yield
+
+
+@_rule(
+    "20: no step begins after the saga's deadline",
+    Life("a_step_outlasts_the_deadline"),
+    Life("a_step_outlasts_the_deadline, chained"),
+)
+def _steps_begin_after_the_deadline() -> Generator[None]:
+    with patch.object(SagaState, "out_of_time", _no), patch.object(control, "AHEAD", "attribute_exists(#token)"):
         yield
 
 

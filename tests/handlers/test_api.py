@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from dataclasses import dataclass
@@ -30,6 +31,13 @@ class Weigh(Saga[Weight], name="weigh"):
     @step
     def weigh(self, request: Weight) -> float:
         return request.kilos
+
+
+def without_payloads(saga: dict[str, Any]) -> dict[str, Any]:
+    """A saga that has not run, as calls without the right to read show it."""
+    size = len(json.dumps(saga["request"], separators=(",", ":"), ensure_ascii=False).encode())
+    left_out = [{"path": "$.request", "entry": 1, "object": None, "bytes": size, "reason": "not_asked_for"}]
+    return saga | {"request": None, "left_out": left_out}
 
 
 def _audit(site: Site, saga_id: str, **query: str) -> Any:
@@ -92,7 +100,7 @@ def test_same_key_and_body_is_the_same_saga(site: Make) -> None:
     again = [s.call("POST", "/sagas/trip", body, key="order-1") for body in bodies]
     assert first.status == 202
     assert [answer.status for answer in again] == [200] * 2
-    assert all(answer.body == first.body for answer in again)
+    assert all(answer.body == without_payloads(first.body) for answer in again)
     assert all(answer.headers["location"] == first.headers["location"] for answer in again)
     assert s.tables() == before
     assert s.waiting() == 1
@@ -103,7 +111,7 @@ def test_one_and_one_point_nought_are_the_same_body(site: Make) -> None:
     first = s.call("POST", "/sagas/weigh", '{"kilos": 1}', key="k")
     again = s.call("POST", "/sagas/weigh", '{"kilos": 1.0}', key="k")
     assert (first.status, again.status) == (202, 200)
-    assert again.body == first.body
+    assert again.body == without_payloads(first.body)
 
 
 def test_one_point_nought_is_an_int_where_one_is_asked_for(site: Make) -> None:

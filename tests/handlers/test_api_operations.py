@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from sagas import S3Object, Saga, step
+from sagas import S3Object, Saga, step, wait_for
 from sagas.engine.operate.operations import Operations
-from tests.handlers.conftest import ANN, Make, begun, ended
-from tests.support.sagas import FAIL, LOG, Fatal, Order, Stubborn, Trip
+from sagas.operations import OPERATIONS
+from tests.handlers.conftest import ANN, Answer, Make, Site, begun, ended
+from tests.support.sagas import FAIL, LOG, PARK, Fatal, Order, Stubborn, Trip, perform
 
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -41,6 +44,63 @@ class Held(Saga[Order], name="held"):
     @step
     def go_on(self, hold: str) -> str:
         return hold
+
+
+VOUCHER = "voucher 4711"
+
+
+class Private(Saga[Order], name="private"):
+    """Its payloads are nobody's who may only act on it."""
+
+    answer = wait_for(str, timeout=timedelta(days=1))
+
+    @step(retry=PARK)
+    def book(self, request: Order, answer: str) -> str:
+        perform("book")
+        return VOUCHER
+
+    @step(retry=PARK)
+    def end(self, book: str) -> str:
+        perform("end")
+        return book
+
+
+def _ask(s: Site, name: str, saga_id: str) -> Answer:
+    """Make a call of an operation that a caller without the right to read may make."""
+    path = f"/sagas/private/{saga_id}"
+    match name:
+        case "start":
+            return s.call("POST", "/sagas/private", {"item": VOUCHER}, key=saga_id)
+        case "signal":
+            return s.call("POST", f"{path}/signals/answer", json.dumps(VOUCHER))
+        case "cancel":
+            return s.call("DELETE", path)
+        case "set_recovery_attempts":
+            return s.call("PUT", f"{path}/recovery-attempts", {"attempts": 1})
+        case _:
+            return s.call("POST", f"{path}/{name}", {"reason": "asked for"})
+
+
+UNREAD = [row.name for row in OPERATIONS if row.right != "read" and row.answer == "Saga"]
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_only_the_right_to_read_shows_payloads(site: Make, name: str) -> None:
+    """A caller who may only start learned another's results by repeating his key and request."""
+    FAIL["end"] = RuntimeError("no")
+    s = site(Private)
+    saga_id = s.call("POST", "/sagas/private", {"item": VOUCHER}, key="o-1").body["saga_id"]
+    s.run()
+    assert s.call("POST", f"/sagas/private/{saga_id}/signals/answer", json.dumps(VOUCHER)).status == 202
+    s.run()
+    if name == "purge":
+        s.call("POST", f"/sagas/private/{saga_id}/compensate", {"reason": "undo"})
+        s.run()
+    assert VOUCHER in json.dumps(s.show(saga_id))
+    answer = _ask(s, name, "o-1" if name == "start" else saga_id)
+    assert answer.status in (200, 202)
+    assert answer.body["saga_id"] == saga_id
+    assert VOUCHER not in json.dumps(answer.body)
 
 
 def test_cancel_before_anything_ran(site: Make) -> None:

@@ -10,18 +10,16 @@ test that makes a call of another kind fails, and ``SAGAS_TESTS_CALLS=record`` a
 from __future__ import annotations
 
 import fcntl
-import gc
+import inspect
 import json
 import os
-import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import combinations
 from pathlib import Path
-from types import FrameType
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 from urllib.parse import unquote
 
 from botocore import handlers
@@ -49,6 +47,7 @@ _ENTRIES = {
     ("purge.py", "purge"): ("api",),
     ("purge.py", "run"): ("supervisor",),
     ("purge.py", "purge_due"): ("bulk",),
+    ("leftovers.py", "run"): ("supervisor",),
     ("finding.py", "run"): ("supervisor",),
     ("recovery.py", "run"): ("supervisor",),
     ("recovery.py", "recover_due"): ("bulk", "now"),
@@ -57,6 +56,8 @@ _ENTRIES = {
 }
 """The functions whose handlers call a method of the engine, which tests call themselves."""
 _ENGINE = str(Path(_HANDLERS).with_name("engine"))
+Running: TypeAlias = tuple[tuple[str, ...], str, str]
+"""Names of functions, a saga type, a queue's name."""
 _TRANSACTED = {"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem", "ConditionCheck": "ConditionCheckItem"}
 _BATCHED = {
     "SendMessageBatch": "SendMessage",
@@ -167,29 +168,32 @@ _handlers = cast("Any", handlers)
 _handlers.BUILTIN_HANDLERS.append(("before-parameter-build", _before_parameter_build))
 
 
-_collection = threading.Lock()
+_start = threading.Thread.start
+_NOTHING: Running = (), "", ""
 
 
-def _main_frame() -> FrameType | None:
-    """The frame of the tests' own thread.
+def _started(thread: threading.Thread) -> None:
+    """Start a thread, which asks for what the one that starts it asks for.
 
-    A collection of garbage within ``_current_frames`` can deadlock before Python 3.12: it holds a lock of the
-    interpreter while finalizers run, and these may wait for another thread (gh-106883).
+    A thread's frames are its own: to read those of another one, while that one runs, is not safe before Python 3.12.
     """
-    with _collection:
-        gc.disable()
-        try:
-            return cast("Any", sys)._current_frames()[threading.main_thread().ident]
-        finally:
-            gc.enable()
+    if watching:
+        cast("Any", thread).asks_for = _running()
+    _start(thread)
 
 
-def _running() -> tuple[tuple[str, ...], str, str]:
-    """The function whose code runs in the tests' own thread, or those; the saga type of a step, and its queue's name.
+cast("Any", threading.Thread).start = _started
+
+
+def _running() -> Running:
+    """The function whose code runs, or those; the saga type of a step, and its queue's name.
 
     The helpers of a function are threads of its own, in which its handler is not seen.
     """
-    frame = _main_frame()
+    thread = threading.current_thread()
+    if thread is not threading.main_thread():
+        return getattr(thread, "asks_for", _NOTHING)
+    frame = inspect.currentframe()
     functions, queue, called, callee = tuple[str, ...](), "", "", ""
     while frame is not None:
         file, name = frame.f_code.co_filename, frame.f_code.co_name

@@ -28,7 +28,7 @@ BUDGET = {
     "step": 71,
     "api": 141,
     "commands": 104,
-    "supervisor": 148,
+    "supervisor": 149,  # what decides which tasks are due at a tick
     "now": 102,
     "bulk": 126,
     "outbox": 91,
@@ -112,7 +112,6 @@ STEP = [
 """All modules of the library that a step's function loads, before it loads its saga types."""
 TYPES = [
     "sagas.authoring.definition.building",
-    "sagas.authoring.definition.instance_state",
     "sagas.authoring.definition.members",
     "sagas.authoring.saga",
     "sagas.authoring.steps",

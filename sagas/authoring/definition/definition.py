@@ -108,7 +108,8 @@ class StepDefinition(Struct, frozen=True):
     For a wait, ``waits_for`` is its kind, ``wait`` its length in seconds, and ``signal_type`` the type of the signal.
     ``asks`` says whether the wait has code, which is in ``function``. ``children`` are the sagas that a step starts.
     For these steps, ``on_timeout`` is the policy for failed children. A step can raise ``NotYet`` for ``poll_timeout``
-    seconds. Nothing is undone after the ``pivot``.
+    seconds. Nothing is undone after the ``pivot``. ``in_doubt_on`` are the exception types that leave its outcome in
+    doubt, in addition to those of the usual clients; with ``None``, no exception does.
     """
 
     name: str
@@ -132,6 +133,7 @@ class StepDefinition(Struct, frozen=True):
     poll_timeout: float = 86_400.0
     children: ChildrenDefinition | None = None
     pivot: bool = False
+    in_doubt_on: tuple[type[BaseException], ...] | None = ()
 
     @property
     def has_lane(self) -> bool:
@@ -279,6 +281,7 @@ class SagaOptions(Struct, frozen=True):
     step_timeout: float | timedelta | None = None
     result: str | None = None
     cancellable: bool = True
+    in_doubt_on: Sequence[type[BaseException]] = ()
     redact: Sequence[str] = ()
     find_by: Mapping[str, str] = field(default_factory=dict[str, str])
     upcast: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict[str, Callable[[Any], Any]])
@@ -298,6 +301,12 @@ def is_step_name(text: str) -> bool:
 
 
 OPTION_NAMES = tuple(name for name in SagaOptions.__struct_fields__ if name != "saga_class")
+
+
+def is_exception_types(value: object) -> bool:
+    """Whether a value is a list of exception types."""
+    types = cast("list[object]", value) if isinstance(value, list | tuple) else [None]
+    return all(isinstance(type_, type) and issubclass(type_, BaseException) for type_ in types)
 
 
 def _is_positive(value: object) -> bool:
@@ -354,6 +363,7 @@ _RULES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("result", lambda it: isinstance(it, str | None), "the name of a step's result, or None"),
     ("orphans", lambda it: isinstance(it, OrphanSweep | None), "an OrphanSweep or None"),
     ("cancellable", lambda it: isinstance(it, bool), "True or False"),
+    ("in_doubt_on", is_exception_types, "a list of exception types, as in in_doubt_on=[BadGateway]"),
     ("redact", _is_paths, "a list of paths like $.request.card.number"),
     ("upcast", lambda it: isinstance(it, Mapping), 'a dict of functions like {"request": order_before_3}'),
     ("find_by", _is_find_by, 'a dict of names and paths like {"customer": "$.customer.id"}'),

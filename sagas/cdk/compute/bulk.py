@@ -156,7 +156,7 @@ class WorkFunction(SagaFunction, Part):
         elsewhere."""
         if not catalogue.works_now:
             return 0
-        return 14 if catalogue.gradual else 13
+        return 13 if catalogue.gradual else 12
 
     def watch(self, alarms: Alarms) -> None:
         kind, id = self.work.kind, self.work.name.capitalize()

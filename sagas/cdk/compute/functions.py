@@ -1,4 +1,4 @@
-"""Lambda functions, each with its role and log group: one per step, the API's and the supervisor's."""
+"""Lambda functions, each with its role: one per step, the API's and the supervisor's. They share a log group."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ _FINDINGS_UNTRACED = {"Serverless-LambdaTracing": "The user of the construct swi
 
 @dataclass(frozen=True, slots=True)
 class SharedAssets:
-    """What all functions of a service share. ``queues`` has those of each saga, by its type. ``now`` is the work queue
-    of this name; ``None`` if no saga waits."""
+    """What all functions of a service share. ``queues`` has those of each saga, by its type. ``log`` is the log group:
+    the name of each stream contains its function. ``now`` is the work queue of this name; ``None`` if no saga waits."""
 
     service: Construct
     code: CodeAssets
@@ -70,6 +70,7 @@ class SharedAssets:
     options: ServiceOptions
     tables: Stores
     queues: Mapping[str, SagaQueues]
+    log: logs.LogGroup
     now: sqs.Queue | None = None
 
     def work_of(self, saga: SagaDefinition) -> dict[str, sqs.Queue]:
@@ -105,11 +106,18 @@ def shared_assets(
         bundle_sdk=options.bundle_sdk,
         extras=(*needed_extras(options.environment or {}), *(("encryption",) if options.payload_key else ())),
     )
-    return SharedAssets(service, code, layers, options, tables, queues, now)
+    log = logs.LogGroup(
+        service,
+        "Log",
+        retention=options.log_retention,
+        removal_policy=options.removal_policy,
+        encryption_key=cast("kms.IKey | None", options.encryption_key),
+    )
+    return SharedAssets(service, code, layers, options, tables, queues, log, now)
 
 
 class SagaFunction(Construct):
-    """A function, its log group, and a role that may write the log and traces. Subclasses grant other permissions.
+    """A function, and a role that may write the service's log and traces. Subclasses grant other permissions.
     Queues, rules and the API call the function's alias, which points to a version. ``timeout`` is in seconds.
     ``saga_class`` limits the code to that of one saga class. ``recursive``: whether the function may cause invocations
     of itself."""
@@ -134,16 +142,9 @@ class SagaFunction(Construct):
         architecture, runtime = function.architecture or options.architecture, function.runtime or options.runtime
         if function.snap_start and runtime.name in _WITHOUT_SNAPSHOTS:
             raise DefinitionError(f"{self.node.path}: snap_start requires Python 3.12 or newer, not {runtime.name}")
-        log_group = logs.LogGroup(
-            self,
-            "Log",
-            retention=options.log_retention,
-            removal_policy=options.removal_policy,
-            encryption_key=cast("kms.IKey | None", options.encryption_key),
-        )
         self.role = iam.Role(self, "Role", assumed_by=_LAMBDA)
         write_log = ["logs:CreateLogStream", "logs:PutLogEvents"]
-        self.role.add_to_policy(iam.PolicyStatement(actions=write_log, resources=[log_group.log_group_arn]))
+        self.role.add_to_policy(iam.PolicyStatement(actions=write_log, resources=[shared.log.log_group_arn]))
         allow_key(self.role, options.encryption_key)
         security_groups = None
         if network is not None:
@@ -168,7 +169,7 @@ class SagaFunction(Construct):
             runtime=runtime,
             architecture=architecture,
             role=cast("iam.IRole", self.role),
-            log_group=log_group,
+            log_group=cast("logs.ILogGroup", shared.log),
             memory_size=function.memory_size,
             ephemeral_storage_size=function.ephemeral_storage,
             timeout=Duration.seconds(timeout),

@@ -62,11 +62,18 @@ def allow_joining(role: iam.Role, tables: Stores, *, reading: bool = False) -> N
 
 def allow_commands(role: iam.Role, tables: Stores) -> None:
     """Let the command queue's function start, signal and cancel sagas. Besides a step's permissions, it can check that
-    a saga to start was not purged, and join a child that a signal or cancel ends."""
+    a saga to start was not purged, delete the payload of a refused start or signal, and join a child that a signal or
+    cancel ends."""
     allow_one_saga(role, tables)
     allow_joining(role, tables)
     allow_counting(role, tables)
     _allow(role, ["dynamodb:ConditionCheckItem"], [tables.audit.table_arn])
+    _allow_deleting(role, tables)
+
+
+def allow_finding_leftovers(role: iam.Role, tables: Stores) -> None:
+    """Let the supervisor look through the audit table for starts that died, and delete them."""
+    _allow(role, ["dynamodb:Scan", "dynamodb:DeleteItem"], [tables.audit.table_arn])
 
 
 def allow_all_sagas(role: iam.Role, tables: Stores) -> None:
@@ -85,8 +92,7 @@ def allow_all_sagas(role: iam.Role, tables: Stores) -> None:
     role.add_to_policy(
         iam.PolicyStatement(actions=["s3:ListBucket"], resources=[tables.payloads.bucket_arn], conditions=listing)
     )
-    payloads = tables.payloads.arn_for_objects("payloads/*")
-    _allow_objects(role, ["s3:DeleteObject"], payloads, "A large payload's key contains its saga's id.")
+    _allow_deleting(role, tables)
     indexes = (OPEN_INDEX, BY_NAME_INDEX, ATTENTION_INDEX, ENDED_INDEX)
     _allow(role, ["dynamodb:Query"], [tables.index_arn(index) for index in indexes])
 
@@ -174,6 +180,11 @@ def allow_sweeping(role: iam.IGrantable, bucket: s3.IBucket, prefix: str, action
         # Objects keep their tags. An object over 5 GB is copied in parts, and an interrupted copy removes its parts.
         _allow_objects(role, ["s3:PutObject", "s3:PutObjectTagging", "s3:AbortMultipartUpload"], archived, _ARCHIVED)
         _allow_objects(role, ["s3:GetObjectTagging"], swept, _SWEPT)
+
+
+def _allow_deleting(role: iam.Role, tables: Stores) -> None:
+    payloads = tables.payloads.arn_for_objects("payloads/*")
+    _allow_objects(role, ["s3:DeleteObject"], payloads, "A large payload's key contains its saga's id.")
 
 
 def _allow_objects(role: iam.IGrantable, actions: list[str], objects: str, reason: str) -> None:

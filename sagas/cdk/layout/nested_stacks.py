@@ -28,14 +28,14 @@ MOST_AT_ONCE = 2_500
 """CloudFormation can change at most this many resources of nested stacks in one operation."""
 _FUNCTIONS = 3
 """Every service has this many functions besides those of steps: for the API, the supervisor and ``bulk``."""
-OF_SERVICE = 59
-"""Resources of every service, without routes: tables, bucket, layer, API, dashboard; these functions and alarms."""
+OF_SERVICE = 44
+"""Resources of every service, without routes: tables, bucket, layer, log, API; these functions and alarms."""
 OF_SAGA = 9
 """The largest number of alarms that a saga type has."""
 OF_QUEUE = 2
 """Resources per queue: the queue and its policy."""
-_OF_FUNCTION = 9
-"""Resources per function: log, role, policy, function, version, alias, event source and two alarms."""
+_OF_FUNCTION = 8
+"""Resources per function: role, policy, function, version, alias, event source and two alarms."""
 TOKEN = "Token"  # noqa: S105 - identifies a service, and is not a secret
 
 
@@ -149,6 +149,7 @@ def counted(catalogue: Catalogue, parts: tuple[int, int]) -> tuple[int, int]:
     functions = sum(of_function(count, gradual=gradual) * count for count in groups)
     stacks = sum(1 + count // 20 for count in groups)
     # CodeDeploy needs an application, a role, and a group per function. A network needs a security group.
-    once = OF_SERVICE + (2 + _FUNCTIONS if gradual else 0) + (1 if catalogue.service_options.network else 0)
+    options = catalogue.service_options
+    once = OF_SERVICE + (2 + _FUNCTIONS if gradual else 0) + (1 if options.network else 0) + options.dashboard
     together, later = parts
     return once + together + queues + functions + OF_SAGA * len(groups), once + later + queues + stacks

@@ -152,7 +152,7 @@ class CommandFunction(SagaFunction, Part):
     @classmethod
     def reserve(cls, catalogue: Catalogue) -> int:
         """Count the function, the two queues and the alarms, in case they are requested."""
-        return 14 if catalogue.gradual else 13
+        return 13 if catalogue.gradual else 12
 
     def watch(self, alarms: Alarms) -> None:
         what = "Commands or events were rejected, or could not be delivered."

@@ -98,7 +98,7 @@ class Outbox(SagaFunction, Part):
     @classmethod
     def reserve(cls, catalogue: Catalogue) -> int:
         """Count the same resources even without the option, because the bus may be requested later."""
-        return 14 if catalogue.gradual else 13
+        return 13 if catalogue.gradual else 12
 
     def watch(self, alarms: Alarms) -> None:
         """Watch events that are published late, or not at all."""

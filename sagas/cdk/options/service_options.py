@@ -113,6 +113,7 @@ class SagaServiceProps(TypedDict, total=False):
             whose policy lets CloudWatch publish. Alarms cannot publish to a topic that is encrypted with ``aws/sns``.
         runbook_url: the address where you publish the runbook. Each alarm links to its section. Default: its path here.
         dashboard: whether to create a CloudWatch dashboard. Three are free per account; each other costs 3 USD a month.
+            Default: none.
         removal_policy: what happens to tables, bucket and logs when they leave the stack. Default: they are kept,
             except after a failed first deployment.
         deletion_protection: whether the tables refuse to be deleted. Default: only if ``removal_policy`` is ``RETAIN``.
@@ -142,7 +143,7 @@ class SagaServiceProps(TypedDict, total=False):
         architecture: the architecture of functions that do not set their own.
         runtime: the runtime of functions that do not set their own: Python 3.11 or newer.
         log_level: DEBUG, INFO, WARNING, ERROR or CRITICAL.
-        log_retention: the retention of all log groups.
+        log_retention: the retention of the log group of all functions, and of the access log.
         retention: how long ended sagas are kept before the supervisor purges them, with audit entries and payloads.
             Default: for good. Sagas whose type owns objects are kept. Sagas that need an operator are kept until they
             are settled.
@@ -270,7 +271,7 @@ class ServiceOptions:
     nested_stacks: bool | None = None
     alarm_topic: AnyTopic | str | None = None
     runbook_url: str = RUNBOOK
-    dashboard: bool = True
+    dashboard: bool = False
     removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
     deletion_protection: bool | None = None
     encryption_key: AnyKey | None = None
@@ -400,6 +401,11 @@ class ServiceOptions:
     @property
     def access_logs(self) -> AccessLogs:
         return self.access_log if isinstance(self.access_log, AccessLogs) else AccessLogs(self.access_log)
+
+    @property
+    def routes_in_document(self) -> bool:
+        """Whether the API's routes are one document. A document cannot be mounted, or name an authorizer of the app."""
+        return self.mount is None and self.authorizer is None
 
     def _check_api(self) -> None:
         one_of(self.service, "access_log", self.access_logs.api, get_args(AccessLog))

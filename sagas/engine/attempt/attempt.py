@@ -6,7 +6,7 @@ import json
 import logging
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,18 +14,21 @@ from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from sagas.authoring.codec import content_hash, encode
+from sagas.authoring.context import StepLogger
 from sagas.authoring.policies import MOST_CHILDREN
 from sagas.core import events as ev
 from sagas.core.commands import Send
 from sagas.core.rules import misfit, next_look, settles, undo_still_owed
-from sagas.core.states import DeadMessage, Lease, SagaState, StepState
+from sagas.core.states import DeadMessage, Lease, Progress, SagaState, StepState
 from sagas.core.text import iso
 from sagas.engine.attempt.context import StepContext
 from sagas.engine.attempt.course import COMMIT_RESERVE, RECORDING, Course, Value, correlated
 from sagas.engine.attempt.failures import (
+    NotCalled,
     NotRead,
-    checked,
     is_gone,
+    leading,
+    not_called,
     not_read,
     postponement,
     step_failure,
@@ -101,10 +104,6 @@ class Invocation(Struct, frozen=True):
     lambda_context: Any = None
 
 
-class _NotOwed(SagaError):
-    """The undo is not called, because its step did not complete."""
-
-
 class NotCommitted(Unavailable):
     """The code ran, but its outcome could not be committed: the store is unreachable.
 
@@ -161,6 +160,7 @@ class Attempt:
         self._secrets: Secrets | None = None
         self._mark = saga_type.definition.redaction.mark
         self._began = False
+        self._silence: Callable[[], object] = lambda: None
         self._until = 0.0
         self.shut: Gate | None = None
 
@@ -256,11 +256,11 @@ class Attempt:
         if held.lease is not None:
             needed_until = self._course.lease_end(claimed_at(held.lease.owner), self._code.timeout)
         if self._message.chained and held.lease is not None and clock.now() >= held.lease.expires_at:
-            raise Unavailable("the lease expired before the step could start; it will be retried")
+            raise NotCalled(ev.LATE, "the lease expired before the step could start")
         code = self._type.step(message.step)
         index = message.index
         if message.undo and not undo_still_owed(self._type.plan(held.steps), index, held.steps[index]):
-            raise _NotOwed("the step did not complete, so its undo is not called")
+            raise NotCalled(ev.NOT_OWED, "the step did not complete, so its undo is not called")
         values = self._values = self._inputs(held)
         if held.unread is not None and held.unread.listed:
             self._unlist(held)
@@ -273,8 +273,9 @@ class Attempt:
             prefix=definition.prefix,
             deadline_at=self._invocation.deadline - RECORDING,
             clock=clock,
-            logger=services.logger,
+            logger=self._logger(),
             check_cancelled=self._cancel_accepted,
+            saga_ends_at=0.0 if held.past_pivot else held.ends_at,
         )
         if services.connect is not None:
             context.connect = services.connect
@@ -305,8 +306,12 @@ class Attempt:
         )
         payloads = {name: value.payload for name, value in values.items()}
         changed = changed_children(definition, held)
-        with progress, beat, self._redacted_log():
-            payload = services.runner.run(definition, code, message.undo, payloads, context, self._code_began, changed)
+        with progress, beat:
+            began = partial(self._code_begins, held)
+            try:
+                payload = services.runner.run(definition, code, message.undo, payloads, context, began, changed)
+            finally:
+                self._silence()
         if code.waits_for == "time" and not message.undo:
             self._until = moment(payload, clock.now())
         return payload
@@ -337,13 +342,31 @@ class Attempt:
         with suppress(Unavailable):  # the next commit does the same
             self._services.control.mark_read(held, stale_after)
 
-    def _code_began(self) -> None:
+    def _code_begins(self, held: SagaState) -> None:
+        """Record that the code begins. Past the saga's deadline, raise instead (rule 20)."""
+        from sagas.threads import OVERTIME  # imported here, because most functions run no steps
+
+        if held.out_of_time(self._services.clock.now()):
+            raise NotCalled(ev.LATE, "the saga's deadline passed before the step could start")
+        self._began = True
         if self._context is not None:
             self._context.begin(self._code.timeout)
+            patience = self._context.cleanup_until - self._services.clock.now()
+            hangs = partial(self._hangs, held, self._context)
+            self._silence = OVERTIME.set(patience, hangs, self._services.logger)
             name = "undo started" if self._context.undo else "step started"
             fields = {"saga_id": self._context.saga_id, "step": self._context.step, "attempt": self._context.attempt}
             self._services.logger.info(name, extra=fields)
-        self._began = True
+
+    def _hangs(self, held: SagaState, context: StepContext) -> None:
+        """Report that the code has not ended after its timeout. Nothing is committed or released, because the code may
+        still act (rule 5). If its process ends, the takeover records the timeout."""
+        step, number = held.steps[self._message.index], self._number(held)
+        text = f"the code has not ended {context.overtime:.1f} s after its timeout of {self._code.timeout:g} s"
+        fields = {"saga_id": held.saga_id, "step": step.name, "attempt": number}
+        self._services.logger.error(f"attempt {number} of {self._named(step)} hangs: {text}", extra=fields)
+        noted = Progress(0.0, text, self._services.clock.now(), late=True, redacted_by=self._mark)
+        self._services.control.note_progress(held, noted)
 
     def _cancel_accepted(self) -> bool:
         """Whether a cancel was accepted; false if the store is unreachable."""
@@ -391,17 +414,18 @@ class Attempt:
     def fail(self, held: SagaState, error: Exception) -> Committed:
         """Journal and commit the failure."""
         step, index, retry = held.steps[self._message.index], self._message.index, self._code.retry
-        if isinstance(error, _NotOwed):
-            now = self._services.clock.now()
-            passed = index, step.undo_attempts.made, str(error), 0.0, now, now
-            return self._commit(held, ev.CompensationPostponed(*passed, because=ev.NOT_OWED), None, {})
-        error = checked(error) if isinstance(error, NotYet) else error
+        if isinstance(error, NotCalled):
+            fields = {"saga_id": held.saga_id, "step": step.name, "reason": error.because}
+            self._services.logger.info(f"{self._named(step)} was not called: {error}", extra=fields)
+            return self._commit(held, not_called(held, index, error, self._services.clock.now()), None, {})
         if isinstance(error, NotRead):
             fact = not_read(held, index, error.cause, self._services.clock)
             fields = {"saga_id": held.saga_id, "step": step.name, "error": fact.message, "until": iso(fact.retry_at)}
             text = f"{self._named(step)} was not called: its inputs cannot be read"
             self._services.logger.warning(text, extra=fields)
             return self._commit(held, fact, None, {})
+        raised = error
+        error = leading(raised, retry)
         if isinstance(error, NotYet):
             poll_timeout, now = self._type.step(step.name).poll_timeout, self._services.clock.now()
             fact = postponement(held, index, error, poll_timeout, now, self._redacted, self._mark)
@@ -409,13 +433,21 @@ class Attempt:
         failure = retry, step, index, error, self._services.clock
         redact = self._redacted
         if self._message.undo:
-            fact, details = undo_failure(*failure, self._invocation.trace_id, began=self._began, redact=redact)
+            trace_id = self._invocation.trace_id
+            fact, details = undo_failure(*failure, trace_id, raised=raised, began=self._began, redact=redact)
         else:
             cancelled = self._context is not None and self._context.knows_of_cancel
             plan, now = self._type.plan(held.steps), self._services.clock.now()
             look_at = next_look(plan, held, now) if settles(plan, held, now) else 0.0
             fact, details = step_failure(
-                *failure, cancelled=cancelled, began=self._began, redact=redact, look_at=look_at
+                *failure,
+                raised=raised,
+                cancelled=cancelled,
+                began=self._began,
+                redact=redact,
+                look_at=look_at,
+                in_doubt_on=self._type.step(step.name).in_doubt_on,
+                late=self._context is not None and self._context.refused,
             )
         # The journal has the whole error. The log has only its type, because the text may quote payloads.
         fields: dict[str, Any] = {"saga_id": held.saga_id, "step": step.name, "error": type(error).__name__}
@@ -444,16 +476,14 @@ class Attempt:
         """Details that say under which type the texts of an entry were redacted."""
         return {"redacted_by": self._mark} if self._mark else {}
 
-    def _redacted_log(self) -> AbstractContextManager[object]:
-        """Redact the lines of ``ctx.logger`` while the code runs, if it can see hidden values."""
-        if not self._mark and not any(value.hidden for value in self._values.values()):
-            return nullcontext()
-        from sagas.engine.attempt.redacted_log import redacted_log  # imported here, because most types hide nothing
+    def _logger(self) -> StepLogger:
+        """Return the logger of the code. Its lines are redacted if the code can see hidden values."""
+        logger = StepLogger(self._services.logger)
+        if self._mark or any(value.hidden for value in self._values.values()):
+            from sagas.engine.attempt.redacted_lines import RedactedLines  # imported here: most types hide nothing
 
-        def redact(text: str) -> str:
-            return self._redacted(text) if self._began else text  # lines of the library quote no values
-
-        return redacted_log(self._services.logger, redact)
+            logger.addFilter(RedactedLines(self._redacted))
+        return logger
 
     def _named(self, step: StepState) -> str:
         return f"the undo of step {step.name}" if self._message.undo else f"step {step.name}"

@@ -33,8 +33,9 @@ _SAGA_ID: Json = {"type": "string", "format": "uuid"}
 _ID_START: Json = {"type": "string", "minLength": SHORTEST_ID_START}
 _RETRY_AFTER: Json = {"required": True, "schema": {"type": "integer", "minimum": 1}}
 _KEY = (
-    "A call repeated with the same key and request gets 200 and the saga of the first call. The key starts no other "
-    "saga while that saga is stored, nor for the service's key_retention after its purge: 30 days by default."
+    "A call repeated with the same key and request gets 200 and the saga of the first call, without request and "
+    "results. All callers of a type share its keys. The key starts no other saga while that saga is stored, nor for "
+    "the service's key_retention after its purge: 30 days by default."
 )
 _NOT_CANCELLABLE = (
     "Sagas of this type cannot be cancelled: the answer is 409, except for a saga whose cancel was accepted by an "

@@ -56,13 +56,13 @@ def saga_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         key, actor = request.header("Idempotency-Key"), request.actor
         body, correlation_id = request.body(), request.correlation_id
         started = engine.starter.start(name, body, key=key, actor=actor, correlation_id=correlation_id)
-        # A new saga is returned as it was just written. A saga that was started before is read.
         state, entry = started.state, started.entry
-        view = saga_view(state, [entry], paused=reader.paused(state))
-        created = redacted(view, state, [entry], registry.redaction(name))
-        saga = created if started.created else reader.show(name, state.saga_id)
-        headers = {"Location": linked(request.base, saga)["links"]["self"]}
-        return answer(202 if started.created else 200, saga, headers)
+        if started.created:
+            view = saga_view(state, [entry], paused=reader.paused(state))  # as it was just written
+            saga = linked(request.base, redacted(view, state, [entry], registry.redaction(name)))
+        else:
+            saga = _without_payloads(app, engine, state)  # the saga may be another caller's
+        return answer(202 if started.created else 200, saga, {"Location": saga["links"]["self"]})
 
     def audit(name: str, saga_id: str) -> Response[str]:
         request = _request(app)
@@ -216,8 +216,8 @@ def upkeep_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
 
 
 def _without_payloads(app: APIGatewayRestResolver, engine: Api, state: SagaState) -> SagaView:
-    """Return the view of a changed saga without its request and results, because large ones could make the answer
-    fail."""
+    """Return the view of a saga without its request and results: only callers with the right to read sagas get these,
+    and large ones could make the answer fail."""
     return linked(_request(app).base, engine.reader.show(state.saga, state.saga_id, payloads=False))
 
 

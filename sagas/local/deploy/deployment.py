@@ -15,6 +15,7 @@ from sagas.local.emulator.adapt import (
     needed_assets,
     ttl_attributes,
     with_batch_actions,
+    with_gateway_responses,
     with_local_apis,
     with_local_callbacks,
     with_local_paths,
@@ -58,6 +59,7 @@ class Deployer:
         template = with_local_apis(template, self._endpoint_url)
         if self._embedded:
             template = with_secret_arns(with_local_paths(without_gradual_deployment(without_layers(template))))
+            template = with_gateway_responses(template)
         if self._enforce_iam:
             template = with_batch_actions(without_transport_rule(template))
         elif self._embedded:

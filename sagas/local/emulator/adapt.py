@@ -57,7 +57,41 @@ def without_signatures(template: dict[str, Any]) -> dict[str, Any]:
     for resource in changed["Resources"].values():
         if resource["Type"] == "AWS::ApiGateway::Method" and resource["Properties"]["AuthorizationType"] == "AWS_IAM":
             resource["Properties"]["AuthorizationType"] = "NONE"
+        for path in _document_of(resource).get("paths", {}).values():
+            for operation in path.values():
+                operation["security"] = []
     return changed
+
+
+def with_gateway_responses(template: dict[str, Any]) -> dict[str, Any]:
+    """Return the template with the gateway responses of an API's document as resources: the emulator ignores them in
+    the document. A deployment has those that exist when it is created."""
+    changed = copy.deepcopy(template)
+    resources: dict[str, Any] = changed["Resources"]
+    for name, resource in [*resources.items()]:
+        shaped: dict[str, Any] = _document_of(resource).pop("x-amazon-apigateway-gateway-responses", {})
+        added = dict[str, Any]()
+        for kind, response in shaped.items():
+            properties = {
+                "RestApiId": {"Ref": name},
+                "ResponseType": kind,
+                "ResponseTemplates": response["responseTemplates"],
+                **({"StatusCode": response["statusCode"]} if "statusCode" in response else {}),
+            }
+            id = f"{name}{kind.title().replace('_', '')}"
+            added[id] = {"Type": "AWS::ApiGateway::GatewayResponse", "Properties": properties}
+        for other in resources.values():
+            if other["Type"] == "AWS::ApiGateway::Deployment" and other["Properties"]["RestApiId"] == {"Ref": name}:
+                earlier: str | list[str] = other.get("DependsOn", [])
+                other["DependsOn"] = [*([earlier] if isinstance(earlier, str) else earlier), *added]
+        resources |= added
+    return changed
+
+
+def _document_of(resource: dict[str, Any]) -> dict[str, Any]:
+    """Return the OpenAPI document of a REST API; empty for other resources."""
+    is_api = resource["Type"] == "AWS::ApiGateway::RestApi"
+    return resource["Properties"].get("Body", {}) if is_api else {}
 
 
 def without_transport_rule(template: dict[str, Any]) -> dict[str, Any]:

@@ -65,6 +65,7 @@ def main() -> int:
     check_signatures_of_root(app, evaluator)
     api_gateway = _module("ministack.services.apigateway_v1")
     check_scopes_of_signatures(app, evaluator, _module("ministack.core.sigv4"), api_gateway)
+    _fill_in_stage_variables(api_gateway)
     add_version_stages(_module("ministack.core.iam_actions"))
     if sys.platform == "linux":
         _module("ministack.core.lambda_runtime").subprocess = Prefork()
@@ -150,6 +151,22 @@ def _log_by(clock: _SkippedTime) -> None:
         append(stream, [{**event, "timestamp": event["timestamp"] + ahead} for event in events])
 
     logs._append_log_events = append_by_clock
+
+
+def _fill_in_stage_variables(api_gateway: Any) -> None:
+    """Have the variables of a stage name the function of an integration, which ministack does not do."""
+    invoke: Callable[..., Any] = api_gateway._invoke_lambda_proxy_v1
+
+    async def invoke_filled(
+        integration: dict[str, Any], api: str, name: str, stage: dict[str, Any], *rest: Any, **more: Any
+    ) -> Any:
+        uri = str(integration.get("uri", ""))
+        variables: dict[str, str] = stage.get("variables") or {}
+        for variable, value in variables.items():
+            uri = uri.replace(f"${{stageVariables.{variable}}}", value)
+        return await invoke({**integration, "uri": uri}, api, name, stage, *rest, **more)
+
+    api_gateway._invoke_lambda_proxy_v1 = invoke_filled
 
 
 def _fill_in_schedules() -> None:

@@ -365,8 +365,8 @@ def state_of(item: Item) -> SagaState:
     progress, polling, unread, parent = None, None, None, None
     if "progress" in item:
         report: dict[str, Any] = unpacked(item["progress"])
-        mark = report.get("redacted_by", "")
-        progress = Progress(float(report["fraction"]), report["message"], epoch(report["at"]), mark)
+        at, late, mark = epoch(report["at"]), bool(report.get("late")), report.get("redacted_by", "")
+        progress = Progress(float(report["fraction"]), report["message"], at, late, mark)
     if "polling" in item:
         poll: dict[str, Any] = unpacked(item["polling"])
         since, due = epoch(poll["since"]), epoch(poll["due"])
