@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sagas.authoring.redaction import REQUEST, Redaction
-from sagas.core.events import CODE_GONE, FACTS, HUNG, LOST
+from sagas.core.events import CODE_GONE, FACTS, HUNG, LOST, Failure
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.read.answers import LeftOutView, SagaView
 from sagas.errors import TypeChanged
@@ -105,7 +105,7 @@ def _by_code(entry: Entry, error: Mapping[str, Any]) -> bool:
         return False
     if entry.details.get("because") or entry.details.get("settling"):  # no code was called
         return False
-    lost = (error.get("type"), error.get("message")) in [(failure.type, failure.message) for failure in (LOST, HUNG)]
+    lost = Failure(str(error.get("type")), str(error.get("message"))) in (LOST, HUNG)
     return "stack_trace" in entry.details or not (lost or error.get("type") in _OWN_FAILURES)
 
 
