@@ -56,9 +56,9 @@ _ON_THE_ENGINE = "tests/engine/test_pairs.py::test_some_pairs"
 _ONCE = "tests/engine/test_pairs.py::test_what_was_wrong_once"
 _SETTLING = "tests/engine/test_settling.py"
 _PAUSING = "tests/engine/test_pausing.py"
-_TEXTS = "tests/engine/test_secrets_in_texts.py"
 _PURGED_KEYS = "tests/engine/test_purged_keys.py"
 _LEFTOVERS = "tests/engine/test_leftovers.py"
+_TEXTS = "tests/engine/test_secrets_in_texts.py"
 
 
 def mistake(name: str, *guards: str) -> Callable[[Make], Make]:

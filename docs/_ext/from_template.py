@@ -154,11 +154,10 @@ def resources(values: list[Any], role: str) -> str:
 def statements(template: Template) -> Iterator[tuple[str, tuple[str, ...], str]]:
     """Every permission of a function: its role's kind, the actions, and on what."""
     for name, one in template["Resources"].items():
-        if one["Type"] != "AWS::IAM::Policy":
-            continue
+        policies: list[Template] = one["Properties"].get("Policies", []) if one["Type"] == "AWS::IAM::Role" else []
         owner = name.removeprefix("Service")
         role = next((kind for kind in ROLES if owner.startswith(f"{kind}Role")), "order")
-        for statement in one["Properties"]["PolicyDocument"]["Statement"]:
+        for statement in (statement for policy in policies for statement in policy["PolicyDocument"]["Statement"]):
             if statement["Effect"] != "Allow":
                 raise ValueError(f"the page has no words for {statement}")
             yield role, tuple(as_list(statement["Action"])), resources(as_list(statement["Resource"]), role)

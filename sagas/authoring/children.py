@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine
 from datetime import timedelta
 from typing import (
     TYPE_CHECKING,
@@ -60,7 +60,7 @@ class ChildrenOptions(TypedDict, total=False):
     step_timeout: float | timedelta | None
     name: str | None
     retired: bool
-    in_doubt_on: Iterable[type[BaseException]] | None
+    in_doubt_on: Collection[type[BaseException]] | None
 
 
 @overload

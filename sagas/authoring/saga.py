@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from abc import ABCMeta
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
@@ -178,7 +178,7 @@ class Saga(Generic[ReqT], metaclass=_Meta):
             step_timeout: float | timedelta | None = None,
             result: str | None = None,
             cancellable: bool = True,
-            in_doubt_on: Sequence[type[BaseException]] = (),
+            in_doubt_on: Collection[type[BaseException]] = (),
             redact: Sequence[str] = (),
             find_by: Mapping[str, str] = {},
             upcast: Mapping[str, Callable[[Any], Any]] = {},

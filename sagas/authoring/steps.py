@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine
 from datetime import datetime, timedelta
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
@@ -74,7 +74,7 @@ class StepOptions(Struct, frozen=True):
     wait: WaitOptions | None = None
     pivot: bool = False
     name: str | None = None
-    in_doubt_on: Iterable[type[BaseException]] | None = ()
+    in_doubt_on: Collection[type[BaseException]] | None = ()
 
 
 class UndoOptions(Struct, frozen=True):
@@ -273,7 +273,7 @@ def step(
     poll_timeout: timedelta | None = None,
     pivot: bool = False,
     name: str | None = None,
-    in_doubt_on: Iterable[type[BaseException]] | None = (),
+    in_doubt_on: Collection[type[BaseException]] | None = (),
 ) -> _StepDecorator: ...
 @maker
 @checked_call("step")
@@ -290,7 +290,7 @@ def step(
     poll_timeout: timedelta | None = None,
     pivot: bool = False,
     name: str | None = None,
-    in_doubt_on: Iterable[type[BaseException]] | None = (),
+    in_doubt_on: Collection[type[BaseException]] | None = (),
 ) -> Any:
     """Declare a step of a saga. Parameters are filled by name: see :class:`sagas.Saga`.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
@@ -68,7 +68,7 @@ def wait_for(
     undo_when: Literal["completed", "started"] = "completed",
     name: str | None = None,
     retired: bool = False,
-    in_doubt_on: Iterable[type[BaseException]] | None = (),
+    in_doubt_on: Collection[type[BaseException]] | None = (),
 ) -> Wait[T]: ...
 @overload
 def wait_for(
@@ -83,7 +83,7 @@ def wait_for(
     undo_when: Literal["completed", "started"] = "completed",
     name: str | None = None,
     retired: bool = False,
-    in_doubt_on: Iterable[type[BaseException]] | None = (),
+    in_doubt_on: Collection[type[BaseException]] | None = (),
 ) -> Wait[Any]: ...
 
 

@@ -415,6 +415,13 @@ def test_a_later_attempt_that_fails_for_sure_does_not() -> None:
     assert bought(charge=[TimeoutError(), Rejected("no funds")]).in_doubt == ("charge",)
 
 
+def test_a_group_leaves_doubt_whichever_of_its_errors_decides() -> None:
+    outcome = bought(charge=ExceptionGroup("both", [Rejected("no funds"), httpx.ReadTimeout("no answer")]))
+    assert outcome.error is not None
+    assert (outcome.error.type, outcome.in_doubt) == ("Rejected", ("charge",))
+    assert [entry.action for entry in outcome.audit].count("StepFailed") == 1
+
+
 def test_what_the_class_and_the_step_name_is_in_doubt() -> None:
     assert bought(charge=Unsure()).in_doubt == ("charge",)
     assert bought(charge=KeyError()).in_doubt == ()
@@ -640,5 +647,6 @@ def test_the_steps_types_add_to_those_of_the_class() -> None:
 
     assert types(classes([KeyError], [Lost])) == (Lost, KeyError)
     assert types(classes((), (Lost,))) == (Lost,)
+    assert types(classes({KeyError}, frozenset({Lost}))) == (Lost, KeyError)
     assert types(classes(None, [Lost])) is None
     assert types(classes([TimedOut, WrongResult])) == (TimedOut, WrongResult)

@@ -212,6 +212,33 @@ def test_with_a_key_that_is_too_short_the_one_before_signs(public: Site, capsys:
     assert _call_back(public, first, {"by": "ada"}).status == 202
 
 
+@pytest.mark.parametrize("why", ["short", "gone"])
+def test_while_no_key_can_sign_nothing_is_called_and_nothing_counted(public: Site, why: str) -> None:
+    secrets = client("secretsmanager")
+    if why == "short":
+        secrets.put_secret_value(SecretId=SECRET, SecretString="short")
+        secrets.put_secret_value(SecretId=SECRET, SecretString="shorter")
+    else:
+        secrets.delete_secret(SecretId=SECRET, ForceDeleteWithoutRecovery=True)
+    step_handler.reset()
+    saga = public.begin("public")
+    for _ in range(4):
+        public.invoke("public", "approval")
+        public.clock.advance(300)
+    view = public.call("GET", f"/sagas/public/{saga}").body
+    assert (view["status"], view["steps"][0]["attempts"], SENT) == ("RUNNING", 0, [])
+    assert (view["waiting"]["kind"], view["attention"]["code"]) == ("inputs", "inputs_unreachable")
+    if why == "short":
+        assert "is shorter than 32 bytes, and no previous version is longer; store a longer one" in str(view)
+        secrets.put_secret_value(SecretId=SECRET, SecretString="k" * 64)
+    else:
+        secrets.create_secret(Name=SECRET, SecretString="k" * 64)
+    public.clock.advance(300)
+    public.run()
+    view = public.call("GET", f"/sagas/public/{saga}").body
+    assert (view["status"], view["attention"], len(SENT)) == ("WAITING", None, 2)
+
+
 def _key_of(path: str) -> str:
     text = path.removeprefix("/callbacks/").partition(".")[0]
     return urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().rpartition("/")[2]

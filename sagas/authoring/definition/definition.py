@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -281,7 +281,7 @@ class SagaOptions(Struct, frozen=True):
     step_timeout: float | timedelta | None = None
     result: str | None = None
     cancellable: bool = True
-    in_doubt_on: Sequence[type[BaseException]] = ()
+    in_doubt_on: Collection[type[BaseException]] = ()
     redact: Sequence[str] = ()
     find_by: Mapping[str, str] = field(default_factory=dict[str, str])
     upcast: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict[str, Callable[[Any], Any]])
@@ -304,8 +304,8 @@ OPTION_NAMES = tuple(name for name in SagaOptions.__struct_fields__ if name != "
 
 
 def is_exception_types(value: object) -> bool:
-    """Whether a value is a list of exception types."""
-    types = cast("list[object]", value) if isinstance(value, list | tuple) else [None]
+    """Whether a value is a list, or another collection, of exception types."""
+    types = cast("Collection[object]", value) if isinstance(value, Collection) else [None]
     return all(isinstance(type_, type) and issubclass(type_, BaseException) for type_ in types)
 
 

@@ -102,6 +102,7 @@ class ApiFunction(SagaFunction):
             environment=environment,
             function=shared.options.own_function("api", _MEMORY),
             description="Starts, shows and cancels sagas",
+            sends_to=shared.queues.values(),
         )
         allow_all_sagas(self.role, shared.tables)
         allow_sending(self.role, shared.queues.values(), counting=True)

@@ -51,6 +51,7 @@ class SupervisorFunction(SagaFunction, Part):
             environment=environment,
             function=options,
             description="Finds stalled sagas and sagas to purge, and sweeps orphaned objects",
+            sends_to=shared.queues.values(),
         )
         # Operators call the alias, so they reach the same version as the rule, also during a deployment.
         tag_part(self.alias, "supervisor")

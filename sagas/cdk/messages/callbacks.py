@@ -71,7 +71,7 @@ class CallbackSecret(Construct, Part):
         """Let a function read the current and the previous key."""
         actions, arn = ["secretsmanager:GetSecretValue"], self.secret.secret_arn
         versions = {"StringEquals": {"secretsmanager:VersionStage": ["AWSCURRENT", "AWSPREVIOUS"]}}
-        function.role.add_to_policy(iam.PolicyStatement(actions=actions, resources=[arn], conditions=versions))
+        function.role.allow(iam.PolicyStatement(actions=actions, resources=[arn], conditions=versions))
         function.add_variables({"SAGAS_CALLBACK_URL": self._base, "SAGAS_CALLBACK_SECRET": arn})
 
 

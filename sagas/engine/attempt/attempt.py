@@ -280,7 +280,7 @@ class Attempt:
         if services.connect is not None:
             context.connect = services.connect
         if code.public:
-            context.callback = partial(services.callback_url, message.saga, message.saga_id, message.step)
+            context.callback = self._callback()
         if code.waits_for == "signal" and not message.undo:
             context.answer = partial(self._answer, held, code.signal_type)
         progress = ProgressReport(
@@ -335,6 +335,20 @@ class Attempt:
                 raise TypeChanged(f"the stored value of {names} {ev.GONE}") from error
             cached |= {seq: Value(read[seq].payload, read[seq].hidden) for seq in missing}
         return {name: cached[seq] for name, seq in needed.items()}
+
+    def _callback(self) -> Callable[[], str]:
+        """Return the function that makes the URL of a public wait. The key that signs it is an input of the wait, so it
+        is read before the code is called."""
+        message = self._message
+        url = partial(self._services.callback_url, message.saga, message.saga_id, message.step)
+        if not message.undo:
+            try:
+                url()
+            except Unavailable as error:
+                raise NotRead(error) from error
+            except SagaError:  # the service has no callbacks, which code that reads the URL learns
+                pass
+        return url
 
     def _unlist(self, held: SagaState) -> None:
         """Take the saga off the attention list, because its inputs can be read again."""

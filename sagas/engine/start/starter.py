@@ -133,7 +133,7 @@ class Starter:
     def _started(self, saga_type: SagaType, entry: Entry) -> Started | None:
         """Start a saga with its first entry, or return the saga that an earlier call started; ``None`` if the earlier
         start had died and was forgotten just now."""
-        stored = self._journal.begin(entry)
+        stored = self._journal.put(entry)
         used_for = stored.tombstone.request_hash if stored.tombstone else stored.details.get("request_hash")
         if used_for != entry.details["request_hash"]:
             problem = Problem("header.Idempotency-Key", "was used with another body")

@@ -110,9 +110,13 @@ def with_batch_actions(template: dict[str, Any]) -> dict[str, Any]:
     batches. The emulator needs a separate permission."""
     changed = copy.deepcopy(template)
     for resource in changed["Resources"].values():
-        if resource["Type"] not in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
-            continue
-        for statement in resource["Properties"]["PolicyDocument"]["Statement"]:
+        properties: dict[str, Any] = resource.get("Properties", {})
+        policies: list[dict[str, Any]] = []
+        if resource["Type"] in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
+            policies = [properties]
+        elif resource["Type"] == "AWS::IAM::Role":
+            policies = properties.get("Policies", [])
+        for statement in (statement for policy in policies for statement in policy["PolicyDocument"]["Statement"]):
             action: str | list[str] = statement.get("Action", [])
             actions = [action] if isinstance(action, str) else action
             statement["Action"] = [*actions, *(f"{name}Batch" for name in actions if name in _BATCHED)]

@@ -362,11 +362,17 @@ def state_of(item: Item) -> SagaState:
     saga_id, owner = item["saga_id"]["S"], text_in(item, "lease_owner")
     what = f"saga {saga_id}"
     check_format(number_in(item, "format"), what)
-    progress, polling, unread, parent = None, None, None, None
-    if "progress" in item:
-        report: dict[str, Any] = unpacked(item["progress"])
-        at, late, mark = epoch(report["at"]), bool(report.get("late")), report.get("redacted_by", "")
-        progress = Progress(float(report["fraction"]), report["message"], at, late, mark)
+    report: Item | None = unpacked(item["progress"]) if "progress" in item else None
+    progress = None
+    if report:
+        progress = Progress(
+            fraction=float(report["fraction"]),
+            message=report["message"],
+            at=epoch(report["at"]),
+            late=bool(report.get("late")),
+            redacted_by=report.get("redacted_by", ""),
+        )
+    polling, unread, parent = None, None, None
     if "polling" in item:
         poll: dict[str, Any] = unpacked(item["polling"])
         since, due = epoch(poll["since"]), epoch(poll["due"])

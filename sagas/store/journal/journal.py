@@ -62,8 +62,7 @@ class Journal:
         if text is not None:
             text = self._payloads.encrypted(entry.saga_id, _place_of(entry), text)
         if text is not None and self._payloads.is_large(text):
-            writer = entry.token or entry.salt
-            text, ref = None, self._payloads.put(entry.saga_id, entry.seq, writer, text)
+            text, ref = None, self._payloads.put(entry.saga_id, entry.seq, entry.token or entry.salt, text)
         item = attributes_of(
             {
                 "saga_id": entry.saga_id,
@@ -108,14 +107,8 @@ class Journal:
 
     def put(self, entry: Entry) -> Entry:
         """Write ``entry`` into its slot, once. Returns ``entry``, or the entry that was there before: this worker's
-        own, under the same token, or a predecessor's, which is to be adopted."""
-        return self._put(entry, discard=False)
-
-    def begin(self, entry: Entry) -> Entry:
-        """Write a saga's first entry as :meth:`put` does. If another entry has the slot, delete the request from S3."""
-        return self._put(entry, discard=True)
-
-    def _put(self, entry: Entry, *, discard: bool) -> Entry:
+        own, under the same token, or a predecessor's, which is to be adopted. A caller's start that is refused deletes
+        its request from S3."""
         request = self.put_request(entry)
         try:
             self._tables.connection.dispatch("PutItem", request)
@@ -123,7 +116,7 @@ class Journal:
             item = refusal.items.get(0)
             if item is not None and self._replaced(request, item, entry.at):
                 return entry
-            if discard:
+            if not entry.token and "parent" not in entry.details:
                 self._payloads.discard(text_in(request["Item"], "payload_ref"), text_in(item or {}, "payload_ref"))
             return self.occupant(entry, item)
         return entry

@@ -96,7 +96,8 @@ class Leftovers:
         There is no tombstone, so a start that is repeated later begins the saga. One that is repeated at the same time
         creates the control item on condition that the first entry is there, so only one of the two succeeds.
         """
-        sagas, audit = self._settings.sagas_table, self._settings.audit_table
+        sagas = self._settings.sagas_table
+        audit = self._settings.audit_table
         gone = {
             "TableName": audit,
             "Key": _entry_key(start.saga_id, 1),
@@ -138,7 +139,9 @@ class Leftovers:
         items = self._tables.connection.get_many(audit, places, attributes=("saga_id", "purge"))
         purged = {text_in(item, "saga_id"): "purge" in item for item in items}
         known = purged.keys() | self._sagas(ids - purged.keys())
-        return [key for key in keys if purged.get(saga_of(key))], [key for key in keys if saga_of(key) not in known]
+        of_purged = [key for key in keys if purged.get(saga_of(key))]
+        unknown = [key for key in keys if saga_of(key) not in known]
+        return of_purged, unknown
 
     def delete(self, keys: Sequence[str]) -> None:
         """Delete up to 1,000 payloads."""
