@@ -174,9 +174,8 @@ class Secrets:
     """
 
     def __init__(self, values: Iterable[str]) -> None:
-        values = {*values}
-        decoded = [each for value in values for each in _decoded(value)]
         long = {value for value in values if len(value) >= SHORTEST}
+        decoded = [each for value in long for each in _decoded(value)]
         texts = {line for value in long for line in _lines(value)}
         forms = _forms(long, decoded)
         self._plain = _Index(texts, forms)
@@ -267,7 +266,7 @@ def _forms(values: Iterable[str], decoded: Iterable[Any]) -> set[str]:
 def _codes(values: Iterable[str], decoded: Iterable[Any]) -> set[str]:
     """Return the hexadecimal digits of values, and the base64 that they have wherever they stand in other data."""
     raw = {text.encode(errors="surrogatepass") for value in values for text in _escaped(value)}
-    raw |= {each for each in decoded if isinstance(each, bytes)}
+    raw |= {each for each in decoded if isinstance(each, bytes) and len(each) >= SHORTEST}
     codes = {each.hex() for each in raw} | {each.hex().upper() for each in raw}
     for before in range(3):
         first = (8 * before + 5) // 6  # the first letter that depends on the value alone

@@ -94,6 +94,7 @@ def test_longer_values_come_first_and_short_ones_are_not_searched_for() -> None:
     assert Secrets(["4111", "4111-1", "of"]).without("card 4111-1 of 4111") == "card *** of ***"
     assert Secrets([]).without("nothing") == "nothing"
     assert Secrets(["abc", "1"]).without("abc 1") == "abc 1"
+    assert Secrets(["12", "YWI="]).without("12.0 s, 6162") == "12.0 s, 6162", "nor for what they stand for"
 
 
 def test_overlapping_values_are_one() -> None:
