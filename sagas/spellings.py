@@ -15,6 +15,7 @@ from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
+from urllib.parse import quote
 from uuid import UUID
 
 import msgspec
@@ -46,6 +47,8 @@ _NAMES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _MARGIN = r"(?:\r\n?|\n)[ \t|]*"
 _SPACE = r"[\s|]+"
 _URL_SAFE = str.maketrans("-_", "+/")
+_DIGITS = 400
+"""Numbers with more digits than this are only searched for as they are in JSON."""
 _DECODED = (date, datetime, time, timedelta, Decimal, UUID, bytes)
 """The types whose JSON is a text that Python writes otherwise."""
 
@@ -155,9 +158,11 @@ class _Index:
         text = reading.text
         for at in range(len(text) - SHORTEST + 1 if self._by_start else 0):
             for found in self._by_start.get(text[at : at + SHORTEST], ()):
-                cut = len(found) > len(text) - at and found in self._values and found.startswith(text[at:])
-                if cut or text.startswith(found, at):
-                    yield reading.span(at, min(at + len(found), len(text)))
+                if len(found) > len(text) - at and found in self._values and found.startswith(text[at:]):
+                    yield reading.span(at, len(text))
+                    return
+                if text.startswith(found, at):
+                    yield reading.span(at, at + len(found))
                     break
 
 
@@ -169,23 +174,21 @@ class Secrets:
     """
 
     def __init__(self, values: Iterable[str]) -> None:
-        values = {*values}
-        decoded = {each for value in values for each in _decoded(value)}
         long = {value for value in values if len(value) >= SHORTEST}
+        decoded = [each for value in long for each in _decoded(value)]
         texts = {line for value in long for line in _lines(value)}
-        forms = {line for each in decoded for form in _written(each) for line in _lines(form)}
-        forms = {form for form in forms if len(form) >= SHORTEST}
-        raw = {text.encode(errors="surrogatepass") for value in long for text in _escaped(value)}
-        raw |= {each for each in decoded if isinstance(each, bytes)}
+        forms = _forms(long, decoded)
         self._plain = _Index(texts, forms)
         self._read = _Index(map(_read_as, texts), map(_read_as, forms))
-        self._packed = _Index([code for each in raw for code in _codes(each)])
+        self._packed = _Index(_codes(long, decoded))
 
     def without(self, text: str, longest: int | None = None) -> str:
         """Return a text of at most ``longest`` characters with ``***`` in place of the values."""
+        most = max(self._plain.longest, self._packed.longest)
         if longest is not None:
-            # What comes later cannot be part of a value that begins earlier.
-            text = text[: longest + _ROOM * max(self._plain.longest, self._packed.longest)]
+            text = text[: longest + _ROOM * most]  # what comes later is no part of a value that begins earlier
+        if not most:
+            return text
         read = _read(text)
         spans = [
             *self._plain.found_in(_Reading.of(text)),
@@ -212,11 +215,12 @@ def _lines(value: str) -> Iterator[str]:
 
 
 def _escaped(value: str) -> Iterator[str]:
-    """Return a value as it stands in JSON and in Python, without quotes."""
+    """Return a value as it stands in JSON, in Python and in URLs, without quotes."""
     yield value
     yield json.dumps(value)[1:-1]
     yield json.dumps(value, ensure_ascii=False)[1:-1]
     yield repr(value)[1:-1]
+    yield quote(value.encode(errors="surrogatepass"))
 
 
 def _decoded(value: str) -> Iterator[Any]:
@@ -236,12 +240,14 @@ def _written(value: Any) -> Iterator[str]:
             with suppress(ValueError):
                 yield value.decode()
         case Decimal():
-            if value.is_finite() and abs(value.adjusted()) < 400:
+            if value.is_finite() and abs(value.adjusted()) < _DIGITS:
                 yield from (str(value), f"{value:f}", f"{value:,f}", repr(float(value)))
                 if value == value.to_integral_value():
                     yield from (str(int(value)), f"{int(value):,}", f"{int(value):_}")
         case datetime():
-            moments = (value,) if value.tzinfo is None else (value, value.astimezone(UTC))
+            moments = [value]
+            with suppress(OverflowError):  # within a day of the first or the last year
+                moments += [] if value.tzinfo is None else [value.astimezone(UTC)]
             yield from (text for moment in moments for text in (str(moment), repr(moment), moment.isoformat()))
         case UUID():
             yield from (str(value), value.hex)
@@ -249,11 +255,21 @@ def _written(value: Any) -> Iterator[str]:
             yield from (str(value), repr(value))
 
 
-def _codes(raw: bytes) -> Iterator[str]:
-    """Return the hexadecimal digits of a value, and the base64 that it has wherever it stands in other data."""
-    yield raw.hex()
-    yield raw.hex().upper()
+def _forms(values: Iterable[str], decoded: Iterable[Any]) -> set[str]:
+    """Return the texts that Python writes for values."""
+    forms = {line for each in decoded for form in _written(each) for line in _lines(form)}
+    # Of a short value of escapes, too few characters may remain to be searched for as they are read.
+    forms |= {text for value in values if len(_read_as(value)) < SHORTEST for text in _escaped(value)}
+    return {form for form in forms if len(form) >= SHORTEST}
+
+
+def _codes(values: Iterable[str], decoded: Iterable[Any]) -> set[str]:
+    """Return the hexadecimal digits of values, and the base64 that they have wherever they stand in other data."""
+    raw = {text.encode(errors="surrogatepass") for value in values for text in _escaped(value)}
+    raw |= {each for each in decoded if isinstance(each, bytes) and len(each) >= SHORTEST}
+    codes = {each.hex() for each in raw} | {each.hex().upper() for each in raw}
     for before in range(3):
-        bits = 8 * (before + len(raw))
-        text = b64encode(b"\0" * before + raw).decode()
-        yield text[(8 * before + 5) // 6 : bits // 6]
+        first = (8 * before + 5) // 6  # the first letter that depends on the value alone
+        encoded = ((b64encode(b"\0" * before + each).decode(), 8 * (before + len(each)) // 6) for each in raw)
+        codes |= {text[first:last] for text, last in encoded}
+    return codes

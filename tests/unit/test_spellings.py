@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagas.authoring.codec import encode
+from sagas import Secret
+from sagas.authoring.codec import decode, encode
 from sagas.authoring.redaction import Redaction
 from sagas.spellings import HIDDEN, Secrets
 from tests.support.spelled import SHAPES, SPELLINGS, shown
@@ -55,10 +60,41 @@ def test_any_text_is_hidden_in_base64(value: str, before: str, quoted: bool) -> 
     assert len(redacted.replace(HIDDEN, "")) <= 24, redacted
 
 
+_SCALARS: dict[type[Any], st.SearchStrategy[Any]] = {
+    str: st.text(st.characters(exclude_categories=["Cs"]), min_size=4, max_size=30),
+    int: st.integers(10_000, 10**20) | st.integers(-(10**12), -10_000),
+    float: st.floats(1_000, 1e9) | st.floats(-1e9, -1_000),
+    Decimal: st.decimals("1000", "1e12", allow_nan=False, allow_infinity=False, places=2),
+    date: st.dates(date(1000, 1, 1)),
+    datetime: st.datetimes(
+        datetime(1000, 1, 1), timezones=st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=30))])
+    ),
+    time: st.times(),
+    timedelta: st.timedeltas(timedelta(days=1), timedelta(days=9_000)),
+    UUID: st.uuids(),
+    bytes: st.binary(min_size=6, max_size=40),
+}
+
+
+@given(st.data())
+def test_any_value_is_hidden_in_any_spelling(data: st.DataObject) -> None:
+    type_ = data.draw(st.sampled_from([*_SCALARS]))
+    value: Any = decode(encode(data.draw(_SCALARS[type_]), type_), type_)  # as code gets it
+    inner = Secret[type_]
+    wraps: list[tuple[Any, Any]] = [(inner, value), (list[inner], [value]), (dict[str, inner], {"k": value})]
+    outer, wrapped = data.draw(st.sampled_from(wraps))
+    hidden = Redaction({"request": outer}).view("request", encode(wrapped, outer))[1]
+    spelling = data.draw(st.sampled_from([*SPELLINGS]))
+    around = data.draw(st.text("ab <>\n", max_size=5))
+    text = Secrets(hidden).without(f"{around}({SPELLINGS[spelling](value)}){around}")
+    assert not shown(value, text.replace(HIDDEN, "|")), (spelling, text)
+
+
 def test_longer_values_come_first_and_short_ones_are_not_searched_for() -> None:
     assert Secrets(["4111", "4111-1", "of"]).without("card 4111-1 of 4111") == "card *** of ***"
     assert Secrets([]).without("nothing") == "nothing"
     assert Secrets(["abc", "1"]).without("abc 1") == "abc 1"
+    assert Secrets(["12", "YWI="]).without("12.0 s, 6162") == "12.0 s, 6162", "nor for what they stand for"
 
 
 def test_overlapping_values_are_one() -> None:
@@ -96,6 +132,17 @@ def test_escapes_that_are_none_do_no_harm() -> None:
 def test_strange_values_are_hidden_and_nothing_else(value: str) -> None:
     assert Secrets([value]).without(f"<{value}>") == f"<{HIDDEN}>"
     assert Secrets([value]).without("before and after") == "before and after"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("sNaN", "-NaN", "Infinity", "1e399", "1E+9999", "1E-9999", "9" * 5_000, "P999999999D", "A" * 10_000),
+        *("0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59-05:00", "0001-01-01", "24:00:00", "-0.0000"),
+    ],
+)
+def test_values_that_hardly_stand_for_anything_are_hidden(value: str) -> None:
+    assert Secrets([value]).without(f"<{value}>") == f"<{HIDDEN}>"
 
 
 def test_many_values_are_found_in_one_text() -> None:

@@ -6,7 +6,7 @@ import json
 import logging
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -273,7 +273,7 @@ class Attempt:
             prefix=definition.prefix,
             deadline_at=self._invocation.deadline - RECORDING,
             clock=clock,
-            logger=StepLogger(services.logger),
+            logger=self._logger(),
             check_cancelled=self._cancel_accepted,
             saga_ends_at=0.0 if held.past_pivot else held.ends_at,
         )
@@ -306,7 +306,7 @@ class Attempt:
         )
         payloads = {name: value.payload for name, value in values.items()}
         changed = changed_children(definition, held)
-        with progress, beat, self._redacted_log(context.logger):
+        with progress, beat:
             began = partial(self._code_begins, held)
             try:
                 payload = services.runner.run(definition, code, message.undo, payloads, context, began, changed)
@@ -379,8 +379,8 @@ class Attempt:
         text = f"the code has not ended {context.overtime:.1f} s after its timeout of {self._code.timeout:g} s"
         fields = {"saga_id": held.saga_id, "step": step.name, "attempt": number}
         self._services.logger.error(f"attempt {number} of {self._named(step)} hangs: {text}", extra=fields)
-        late = Progress(0.0, text, self._services.clock.now(), late=True, redacted_by=self._mark)
-        self._services.control.note_progress(held, late)
+        noted = Progress(0.0, text, self._services.clock.now(), late=True, redacted_by=self._mark)
+        self._services.control.note_progress(held, noted)
 
     def _cancel_accepted(self) -> bool:
         """Whether a cancel was accepted; false if the store is unreachable."""
@@ -490,13 +490,14 @@ class Attempt:
         """Details that say under which type the texts of an entry were redacted."""
         return {"redacted_by": self._mark} if self._mark else {}
 
-    def _redacted_log(self, logger: logging.Logger) -> AbstractContextManager[object]:
-        """Redact the lines of ``ctx.logger`` while the code runs, if it can see hidden values."""
-        if not self._mark and not any(value.hidden for value in self._values.values()):
-            return nullcontext()
-        from sagas.engine.attempt.redacted_log import redacted_log  # imported here, because most types hide nothing
+    def _logger(self) -> StepLogger:
+        """Return the logger of the code. Its lines are redacted if the code can see hidden values."""
+        logger = StepLogger(self._services.logger)
+        if self._mark or any(value.hidden for value in self._values.values()):
+            from sagas.engine.attempt.redacted_lines import RedactedLines  # imported here: most types hide nothing
 
-        return redacted_log(logger, self._redacted)
+            logger.addFilter(RedactedLines(self._redacted))
+        return logger
 
     def _named(self, step: StepState) -> str:
         return f"the undo of step {step.name}" if self._message.undo else f"step {step.name}"

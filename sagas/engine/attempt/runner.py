@@ -80,7 +80,7 @@ def secrets_in(definition: SagaDefinition, parameters: tuple[Parameter, ...], va
         if text is None or not (hidden or source in redaction.hidden):
             continue
         secrets += redaction.view(source, json.loads(text), hidden)[1]
-        with suppress(SagaError):  # the code does not get a value that does not fit
+        with suppress(Exception):  # the code does not get a value that does not fit, or that cannot be written again
             given = encode(definition.stored(source, json.loads(text)), redaction.types[source])
             secrets += redaction.view(source, given, hidden)[1]
     return secrets

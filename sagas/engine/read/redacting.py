@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sagas.authoring.redaction import REQUEST, Redaction
-from sagas.core.events import CODE_GONE, FACTS, LOST
+from sagas.core.events import CODE_GONE, FACTS, HUNG, LOST, Failure
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.read.answers import LeftOutView, SagaView
 from sagas.errors import TypeChanged
@@ -105,9 +105,8 @@ def _by_code(entry: Entry, error: Mapping[str, Any]) -> bool:
         return False
     if entry.details.get("because") or entry.details.get("settling"):  # no code was called
         return False
-    trace = "stack_trace" in entry.details
-    lost = (error.get("type"), error.get("message")) == (LOST.type, LOST.message)
-    return trace or not (lost or error.get("type") in _OWN_FAILURES)
+    lost = Failure(str(error.get("type")), str(error.get("message"))) in (LOST, HUNG)
+    return "stack_trace" in entry.details or not (lost or error.get("type") in _OWN_FAILURES)
 
 
 def redacted(

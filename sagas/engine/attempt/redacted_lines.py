@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, cast
 
 from sagas.spellings import HIDDEN
@@ -14,18 +13,13 @@ _RECORD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "t
 _TRACES = logging.Formatter()
 
 
-@contextmanager
-def redacted_log(logger: logging.Logger, redact: Callable[[str], str]) -> Generator[None]:
-    """Redact what is logged with ``logger``: messages, fields and exceptions."""
-    redacting = _Redacting(redact)
-    logger.addFilter(redacting)
-    try:
-        yield
-    finally:
-        logger.removeFilter(redacting)
+class RedactedLines(logging.Filter):
+    """Redacts messages, fields and exceptions.
 
+    Args:
+        redact: returns a text without hidden values.
+    """
 
-class _Redacting(logging.Filter):
     def __init__(self, redact: Callable[[str], str]) -> None:
         super().__init__()
         self._redact = redact
