@@ -128,12 +128,12 @@ class Starter:
         entry = first_entry(saga_type, saga_id, request, actor, self._clock, blueprint, more)
         entry = entry if correlation_id is None else replace(entry, correlation_id=correlation_id)
         for _ in range(_TRIES):
-            started = self._started(saga_type, entry)
+            started = self._started(saga_type, entry, request)
             if started is not None:
                 return started
         raise Unavailable("the saga was changed by others five times in a row; try again", retry_after=1)
 
-    def _started(self, saga_type: SagaType, entry: Entry) -> Started | None:
+    def _started(self, saga_type: SagaType, entry: Entry, request: Any) -> Started | None:
         """Start a saga with its first entry, or return the saga that an earlier call started; ``None`` if the earlier
         start had died and was forgotten just now."""
         stored = self._journal.put(entry)
