@@ -148,7 +148,8 @@ class Context(Protocol):
     @property
     def logger(self) -> logging.Logger:
         """A logger that adds the saga, step and attempt to each line. A field of ``extra`` with a name that Python's
-        ``logging`` keeps for itself, such as ``name`` or ``message``, is logged as ``name_``."""
+        ``logging`` keeps for itself, such as ``name`` or ``message``, is logged as ``name_``. Hidden values that the
+        code was given are logged as ``***``."""
         ...
 
     @property

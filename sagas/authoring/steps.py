@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine
+import inspect
+from collections.abc import Callable, Collection, Coroutine
 from datetime import datetime, timedelta
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
@@ -74,6 +75,7 @@ class StepOptions(Struct, frozen=True):
     wait: WaitOptions | None = None
     pivot: bool = False
     name: str | None = None
+    in_doubt_on: Collection[type[BaseException]] | None = ()
 
 
 class UndoOptions(Struct, frozen=True):
@@ -81,6 +83,19 @@ class UndoOptions(Struct, frozen=True):
 
     retry: Retry | None = None
     timeout: float | timedelta | None = None
+
+
+MADE = "__saga_members__"
+"""The attribute of a class that lists the members and decorators that its body has made, with a name or without."""
+
+
+def _note(made: Member | Decorator) -> None:
+    """Add ``made`` to the list in the class whose body is running, if there is one."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        frame = frame.f_back
+    if frame is not None and "__qualname__" in frame.f_locals:
+        frame.f_locals.setdefault(MADE, []).append(made)
 
 
 class Member:
@@ -91,6 +106,9 @@ class Member:
     def __init__(self, function: Callable[..., Any] | None) -> None:
         self.name: str = getattr(function, "__name__", "")
         self.owner: type[Any] | None = None
+        self.used = False
+        """Whether this is only the decorator of another member."""
+        _note(self)
         if function is None:  # a wait without a method
             return
         if not callable(function) or isinstance(function, type | staticmethod | classmethod | Member):
@@ -142,6 +160,7 @@ class Decorator:
         self.call = call
         self.used = False
         self._declare = declare
+        _note(self)
 
     def __call__(self, *functions: Any, **options: Any) -> Any:
         if len(functions) != 1 or options:
@@ -272,6 +291,7 @@ def step(
     poll_timeout: timedelta | None = None,
     pivot: bool = False,
     name: str | None = None,
+    in_doubt_on: Collection[type[BaseException]] | None = (),
 ) -> _StepDecorator: ...
 @maker
 @checked_call("step")
@@ -288,6 +308,7 @@ def step(
     poll_timeout: timedelta | None = None,
     pivot: bool = False,
     name: str | None = None,
+    in_doubt_on: Collection[type[BaseException]] | None = (),
 ) -> Any:
     """Declare a step of a saga. Parameters are filled by name: see :class:`sagas.Saga`.
 
@@ -315,9 +336,21 @@ def step(
         name: the step's stored name, if it is not the method's: 1 to 40 characters of a-z, 0-9 and ``_``, starting with
             a letter. Sagas in flight, the queue, the function, the idempotency key and the API use this name. Give a
             renamed method its old name.
+        in_doubt_on: exception types that say nothing about the effect, in addition to those of the class and of the
+            usual clients. After one, the outcome is in doubt. With ``None``, no exception of the step leaves doubt,
+            because it only reads; lost and late attempts still do.
     """
     options = StepOptions(
-        retry, timeout, circuit_breaker, result, undo_when, retired, poll_timeout, pivot=pivot, name=name
+        retry,
+        timeout,
+        circuit_breaker,
+        result,
+        undo_when,
+        retired,
+        poll_timeout,
+        pivot=pivot,
+        name=name,
+        in_doubt_on=in_doubt_on,
     )
     if fn is not None:
         return Step(fn, options)

@@ -107,7 +107,8 @@ class StepFailed(StepFact, frozen=True):
         retry_at: epoch seconds of the next attempt, if there is one.
         excused: the failure says nothing about the step's dependency, because the step was cancelled or its code never
             began.
-        outcome_unknown: the step may have taken effect, because it ended after its deadline or its result was refused.
+        outcome_unknown: the step may have taken effect, because it ended after its deadline, its result was refused, or
+            its error says nothing about the effect.
         postponed: the step raised ``NotYet`` in a group with other errors, so it may have begun something.
     """
 
@@ -329,6 +330,7 @@ class Postponed(StepFact, frozen=True):
             code was not deployed.
         code: with ``inputs``, why they cannot be read, as an :class:`AttentionCode`.
         key: the object that S3 denies and that may be missing; empty if there is none.
+        redacted_by: the mark of the type under which the message was redacted; empty if that hid nothing.
     """
 
     message: str
@@ -339,6 +341,7 @@ class Postponed(StepFact, frozen=True):
     because: str = ""
     code: str = ""
     key: str = ""
+    redacted_by: str = ""
 
 
 class StepPostponed(Postponed, frozen=True):

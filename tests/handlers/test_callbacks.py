@@ -95,6 +95,19 @@ def test_a_saga_that_is_over_takes_none(public: Site) -> None:
     assert _call_back(public, path, {"by": "ada"}).status == 409
 
 
+def test_a_caller_without_rights_learns_no_reason_of_an_operator(public: Site) -> None:
+    saga, path = _asked(public)
+    public.call("DELETE", f"/sagas/public/{saga}", reason="the customer is bankrupt")
+    public.run()
+    refused = _call_back(public, path, {"by": "ada"})
+    public.clock.advance(3_600)
+    assert public.call("POST", f"/sagas/public/{saga}/purge", {"reason": "court order 17"}).status == 200
+    purged = _call_back(public, path, {"by": "ada"})
+    assert [answer.status for answer in (refused, purged)] == [409, 409]
+    text = "step approval took another value, or takes none any more"
+    assert [answer.body["error"]["message"] for answer in (refused, purged)] == [text, text]
+
+
 def _forged(path: str) -> list[str]:
     token = path.removeprefix("/callbacks/")
     text, _, code = token.partition(".")

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.context import StepLogger
 from sagas.authoring.policies import MOST_CHILDREN
-from sagas.authoring.redaction import without
 from sagas.core import events as ev
 from sagas.core.commands import Send
 from sagas.core.rules import misfit, next_look, settles, undo_still_owed
@@ -43,6 +42,7 @@ from sagas.engine.ports import Gate, Gates, shut_gate
 from sagas.engine.registry import SagaType
 from sagas.errors import NotYet, SagaError, TypeChanged, Unavailable, WrongResult
 from sagas.messaging.message import Message, PendingCommit
+from sagas.spellings import Secrets
 from sagas.store.connection import Changed
 from sagas.store.control.control import ControlItems
 from sagas.store.journal.entries import details_of, hiding
@@ -156,6 +156,9 @@ class Attempt:
         self._course = course
         self._next: Lease | None = None
         self._values: dict[str, Value] = {}
+        self._answered: list[str] = []
+        self._secrets: Secrets | None = None
+        self._mark = saga_type.definition.redaction.mark
         self._began = False
         self._silence: Callable[[], object] = lambda: None
         self._until = 0.0
@@ -270,7 +273,7 @@ class Attempt:
             prefix=definition.prefix,
             deadline_at=self._invocation.deadline - RECORDING,
             clock=clock,
-            logger=StepLogger(services.logger),
+            logger=self._logger(),
             check_cancelled=self._cancel_accepted,
             saga_ends_at=0.0 if held.past_pivot else held.ends_at,
         )
@@ -281,7 +284,13 @@ class Attempt:
         if code.waits_for == "signal" and not message.undo:
             context.answer = partial(self._answer, held, code.signal_type)
         progress = ProgressReport(
-            services.control.note_progress, held, clock, context.mark_lost, logger=services.logger
+            services.control.note_progress,
+            held,
+            clock,
+            context.mark_lost,
+            logger=services.logger,
+            redact=self._redacted,
+            mark=self._mark,
         )
         context.report = progress.report
         beat = Heartbeat(
@@ -370,7 +379,8 @@ class Attempt:
         text = f"the code has not ended {context.overtime:.1f} s after its timeout of {self._code.timeout:g} s"
         fields = {"saga_id": held.saga_id, "step": step.name, "attempt": number}
         self._services.logger.error(f"attempt {number} of {self._named(step)} hangs: {text}", extra=fields)
-        self._services.control.note_progress(held, Progress(0.0, text, self._services.clock.now(), late=True))
+        noted = Progress(0.0, text, self._services.clock.now(), late=True, redacted_by=self._mark)
+        self._services.control.note_progress(held, noted)
 
     def _cancel_accepted(self) -> bool:
         """Whether a cancel was accepted; false if the store is unreachable."""
@@ -386,7 +396,10 @@ class Attempt:
 
         data, index = encode(value, type_), self._message.index
         payload = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
-        hidden = self._type.definition.redaction.hidden.get(self._message.step, ())
+        redaction = self._type.definition.redaction
+        hidden = redaction.hidden.get(self._message.step, ())
+        self._answered += redaction.view(self._message.step, data)[1]
+        self._secrets = None
         signal = SentSignal(payload, content_hash(data), EntryContext().actor, self._services.clock.now(), hidden)
         # The answer does not matter: if another signal or a cancel came first, or the lease is lost, the commit
         # notices.
@@ -429,9 +442,10 @@ class Attempt:
         error = leading(raised, retry)
         if isinstance(error, NotYet):
             poll_timeout, now = self._type.step(step.name).poll_timeout, self._services.clock.now()
-            return self._commit(held, postponement(held, index, error, poll_timeout, now), None, {})
+            fact = postponement(held, index, error, poll_timeout, now, self._redacted, self._mark)
+            return self._commit(held, fact, None, self._marked)
         failure = retry, step, index, error, self._services.clock
-        redact = partial(without, secrets=secrets_in(self._type.definition, self._code.parameters, self._values))
+        redact = self._redacted
         if self._message.undo:
             trace_id = self._invocation.trace_id
             fact, details = undo_failure(*failure, trace_id, raised=raised, began=self._began, redact=redact)
@@ -440,7 +454,14 @@ class Attempt:
             plan, now = self._type.plan(held.steps), self._services.clock.now()
             look_at = next_look(plan, held, now) if settles(plan, held, now) else 0.0
             fact, details = step_failure(
-                *failure, raised=raised, cancelled=cancelled, began=self._began, redact=redact, look_at=look_at
+                *failure,
+                raised=raised,
+                cancelled=cancelled,
+                began=self._began,
+                redact=redact,
+                look_at=look_at,
+                in_doubt_on=self._type.step(step.name).in_doubt_on,
+                late=self._context is not None and self._context.refused,
             )
         # The journal has the whole error. The log has only its type, because the text may quote payloads.
         fields: dict[str, Any] = {"saga_id": held.saga_id, "step": step.name, "error": type(error).__name__}
@@ -454,7 +475,29 @@ class Attempt:
             fields["delay"] = round(retry_at - self._services.clock.now(), 3)
             text += f"; next attempt in {fields['delay']:g} s"
         self._services.logger.warning(text, extra=fields)
-        return self._commit(held, fact, None, details)
+        return self._commit(held, fact, None, details | self._marked)
+
+    def _redacted(self, text: str, longest: int | None = None) -> str:
+        """Return a text of the code, cut to ``longest`` characters, without the hidden values that the code could
+        see."""
+        if self._secrets is None:
+            known = secrets_in(self._type.definition, self._code.parameters, self._values)
+            self._secrets = Secrets((*known, *self._answered))
+        return self._secrets.without(text, longest)
+
+    @property
+    def _marked(self) -> dict[str, Any]:
+        """Details that say under which type the texts of an entry were redacted."""
+        return {"redacted_by": self._mark} if self._mark else {}
+
+    def _logger(self) -> StepLogger:
+        """Return the logger of the code. Its lines are redacted if the code can see hidden values."""
+        logger = StepLogger(self._services.logger)
+        if self._mark or any(value.hidden for value in self._values.values()):
+            from sagas.engine.attempt.redacted_lines import RedactedLines  # imported here: most types hide nothing
+
+            logger.addFilter(RedactedLines(self._redacted))
+        return logger
 
     def _named(self, step: StepState) -> str:
         return f"the undo of step {step.name}" if self._message.undo else f"step {step.name}"

@@ -56,6 +56,7 @@ class StepContext(Struct):
     answer: Callable[[object], None] | None = None
     _cancelled: bool = False
     _lost: bool = False
+    _refused: bool = False
     _checked_at: float = field(default=0.0)
     _began_at: float = field(default=0.0)
     _ends_at: float = field(default=0.0)
@@ -79,6 +80,15 @@ class StepContext(Struct):
     def late(self) -> bool:
         """Whether the deadline has passed."""
         return self.clock.now() >= self.deadline_at
+
+    def refuse(self) -> None:
+        """Note that the code ended after its deadline, so what it returned or raised does not count."""
+        self._refused = True
+
+    @property
+    def refused(self) -> bool:
+        """Whether the code ended after its deadline."""
+        return self._refused
 
     @property
     def cleanup_until(self) -> float:

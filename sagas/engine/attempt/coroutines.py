@@ -38,17 +38,8 @@ class NotEnded(SagaError):
     """A coroutine was cancelled at its deadline and did not end within the time to clean up."""
 
 
-def awaited(result: Awaitable[Any]) -> Any:
-    """Await the result of user code."""
-
-    async def outcome() -> Any:
-        return await result
-
-    return asyncio.run(outcome())
-
-
 class EventLoop:
-    """The event loop of an execution environment. What clients keep in it still works in later attempts.
+    """The event loop of an execution environment, or of a sweep. What clients keep in it still works in later attempts.
 
     An attempt takes the loop and gives it back. A loop whose coroutine did not end is never given back.
     """
@@ -57,7 +48,7 @@ class EventLoop:
         self._idle: list[asyncio.Runner] = []
 
     def run(self, result: Awaitable[Any], context: StepContext) -> Any:
-        """Await the result of a step or undo.
+        """Await the result of a step, an undo or ``on_orphans``.
 
         A coroutine is cancelled (``CancelledError`` is raised in it) at its deadline. It is also cancelled once,
         earlier, if the lease is lost or the saga is cancelled, unless the code already knows. A cancel is noticed

@@ -26,7 +26,6 @@ from sagas.errors import (
     NotYet,
     Rejected,
     SagaError,
-    TimedOut,
     TypeChanged,
     Unavailable,
     WrongResult,
@@ -55,8 +54,12 @@ _MOST_NAMES = 5
 _NOT_ITS_OWN = ("sagas.", "aws_lambda_powertools.", "asyncio.")
 
 
-def _as_it_is(text: str) -> str:
-    return text
+Redact = Callable[[str, int], str]
+"""Returns a text without hidden values, cut to a number of characters."""
+
+
+def _as_it_is(text: str, longest: int) -> str:
+    return text[:longest]
 
 
 def step_failure(
@@ -69,19 +72,23 @@ def step_failure(
     raised: Exception,
     cancelled: bool = False,
     began: bool = True,
-    redact: Callable[[str], str] = _as_it_is,
+    redact: Redact = _as_it_is,
     look_at: float = 0.0,
+    in_doubt_on: tuple[type[BaseException], ...] | None = (),
+    late: bool = False,
 ) -> tuple[ev.StepFailed | ev.StepDeadLettered | ev.StepPostponed, dict[str, Any]]:
     """Return the fact to record when a step raised or could not be called, and further details for its entry.
     ``raised``: the error itself, or the group that it leads. ``look_at``: epoch seconds at which to try again with a
-    new release; 0 if the saga waits for none."""
+    new release; 0 if the saga waits for none. ``in_doubt_on``: as in ``@step``. ``late``: whether the code ended after
+    its deadline."""
     failure = _failure(error, raised, began, redact)
     if isinstance(error, TypeChanged) and not began:
         now = clock.now()
         if look_at:
             postponed = index, step.attempts.made, failure.message, round(look_at - now, 3), look_at, now
             return ev.StepPostponed(*postponed, because=ev.RELEASE), {}
-        return ev.StepDeadLettered(index, ev.DeadLetterCause.TYPE_CHANGED, failure=failure), {}
+        trace = {"stack_trace": _stack_trace(error, redact)} if error.__cause__ is not None else {}
+        return ev.StepDeadLettered(index, ev.DeadLetterCause.TYPE_CHANGED, failure=failure), trace
     used = step.attempts.used
     permanent = retry.gives_up(error)
     again = not permanent and not cancelled and used < retry.executions
@@ -93,7 +100,7 @@ def step_failure(
         isinstance(error, Rejected),
         retry_at=_retry_at(retry, used, clock) if again else 0.0,
         excused=cancelled or not began,
-        outcome_unknown=isinstance(error, TimedOut | WrongResult) and began,
+        outcome_unknown=began and (late or _leaves_doubt(error, raised, in_doubt_on)),
         postponed=any(isinstance(leaf, NotYet) for leaf in leaves(raised)),
     )
     # While attempts follow, only the first failure stores its trace. The last failure stores the final trace.
@@ -101,6 +108,17 @@ def step_failure(
         return fact, {}
     traced = _traced(error, raised)
     return fact, {"stack_trace": _stack_trace(traced, redact, _SHORT_TRACE if again else _LONGEST_TRACE)}
+
+
+def _leaves_doubt(error: Exception, raised: Exception, in_doubt_on: tuple[type[BaseException], ...] | None) -> bool:
+    """Whether the code may have taken effect, although it failed."""
+    if isinstance(error, WrongResult):  # the code has run to its end
+        return True
+    if in_doubt_on is None:
+        return False
+    from sagas.engine.attempt.doubt import in_doubt  # imported here, because most attempts do not fail
+
+    return in_doubt(raised, in_doubt_on)
 
 
 def leading(error: Exception, retry: Retry) -> Exception:
@@ -135,15 +153,21 @@ def _checked(error: NotYet) -> Exception:
 
 
 def postponement(
-    held: SagaState, index: int, error: NotYet, poll_timeout: float, now: float
+    held: SagaState,
+    index: int,
+    error: NotYet,
+    poll_timeout: float,
+    now: float,
+    redact: Redact = _as_it_is,
+    mark: str = "",
 ) -> ev.StepFailed | ev.CompensationFailed | ev.Postponed:
     """Return the fact to record when a step or its undo raised ``NotYet``: a postponement, or a final failure after the
     poll timeout.
-    ``poll_timeout``: seconds from the first postponement. ``now``: epoch seconds."""
+    ``poll_timeout``: seconds from the first postponement. ``now``: epoch seconds. ``mark``: that of ``redact``."""
     polling, step = held.polling, held.steps[index]
     attempt = step.undo_attempts.made if held.undoing else step.attempts.made
     since, looks = (polling.since + _held_up(held, polling), polling.looks + 1) if polling else (now, 1)
-    end, message = round(since + poll_timeout, 3), error.message[:_LONGEST_REASON]
+    end, message = round(since + poll_timeout, 3), redact(error.message, _LONGEST_REASON)
     if now >= end and held.undoing:
         return ev.CompensationFailed(index, attempt, ev.Failure("NotYet", message))
     if now >= end:
@@ -151,7 +175,7 @@ def postponement(
     after = max(error.after, _SLOW) if looks > _MANY and not error.steady else error.after
     again = min(round(now + after, 3), end)  # the last poll is at the end of the poll_timeout
     kind = ev.CompensationPostponed if held.undoing else ev.StepPostponed
-    return kind(index, attempt, message, after, again, since, looks)
+    return kind(index, attempt, message, after, again, since, looks, redacted_by=mark)
 
 
 class NotRead(SagaError):
@@ -219,7 +243,7 @@ def undo_failure(
     *,
     raised: Exception,
     began: bool = True,
-    redact: Callable[[str], str] = _as_it_is,
+    redact: Redact = _as_it_is,
 ) -> tuple[ev.CompensationAttemptFailed | ev.CompensationFailed, dict[str, Any]]:
     """Return the fact to record when a step's undo raised, and further details for its entry. ``raised``: the error
     itself, or the group that it leads."""
@@ -234,11 +258,11 @@ def undo_failure(
     return ev.CompensationAttemptFailed(index, step.undo_attempts.made, failure, _retry_at(retry, used, clock)), first
 
 
-def _failure(error: Exception, raised: Exception, began: bool, redact: Callable[[str], str]) -> ev.Failure:
+def _failure(error: Exception, raised: Exception, began: bool, redact: Redact) -> ev.Failure:
     """Return the failure with the name of the error's class. Some names say that code did not run. If the code itself
     raised such an error, the module's name is put in front. Of a group, the other errors are counted."""
     others = _others(error, raised)
-    text = redact(text_of(error))[: _LONGEST_MESSAGE - len(others)]
+    text = redact(text_of(error), _LONGEST_MESSAGE - len(others))
     failure = ev.Failure(type(error).__name__, f"{text}{others}".lstrip() if others else text)
     if failure.code_missing or (failure.type_changed and (began or not isinstance(error, TypeChanged))):
         failure = replace(failure, type=f"{type(error).__module__}.{failure.type}")
@@ -261,7 +285,7 @@ def _traced(error: Exception, raised: Exception) -> Exception:
     return raised if isinstance(raised, BaseExceptionGroup) else error
 
 
-def _stack_trace(error: Exception, redact: Callable[[str], str], longest: int = _LONGEST_TRACE) -> str:
+def _stack_trace(error: Exception, redact: Redact, longest: int = _LONGEST_TRACE) -> str:
     """Return the traceback of an error and of its causes, each starting at the saga's own code. The frames before it,
     of the library and asyncio, are always the same. In a long traceback, the message is cut rather than the frames,
     after secrets were redacted."""
@@ -275,7 +299,7 @@ def _stack_trace(error: Exception, redact: Callable[[str], str], longest: int = 
             if isinstance(raised, BaseExceptionGroup) and part.exceptions is not None:
                 group = cast("BaseExceptionGroup[BaseException]", raised)
                 parts += zip(group.exceptions, part.exceptions, strict=True)
-    lines = [redact(line) for line in whole.format()]
+    lines = [redact(line, longest) for line in whole.format()]
     if sum(map(len, lines)) > longest:
         most = longest // 4
         lines = [line if len(line) <= most else f"{line[: most - 4]}...\n" for line in lines]

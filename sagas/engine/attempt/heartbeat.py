@@ -133,6 +133,8 @@ class ProgressReport:
         lost: called when the lease was taken over.
         interval: seconds between two writes.
         logger: logs a write that failed. Its report is not written again.
+        redact: returns a message without hidden values, cut to a number of characters.
+        mark: the mark of messages that ``redact`` returns.
     """
 
     def __init__(
@@ -143,7 +145,11 @@ class ProgressReport:
         lost: Callable[[], None],
         interval: float = INTERVAL,
         logger: logging.Logger = _LOGGER,
+        redact: Callable[[str, int], str] = lambda text, longest: text[:longest],
+        mark: str = "",
     ) -> None:
+        self._redact = redact
+        self._mark = mark
         self._note = note
         self._state = state
         self._clock = clock
@@ -169,10 +175,11 @@ class ProgressReport:
 
     def report(self, fraction: float, message: str) -> None:
         """Keep a report of the step. ``fraction`` is from 0 to 1."""
+        text = self._redact(str(message), _LONGEST)
         with self._lock:
             if self._stop.is_set():
                 return
-            self._latest = Progress(round(fraction, 4), str(message)[:_LONGEST], self._clock.now())
+            self._latest = Progress(round(fraction, 4), text, self._clock.now(), redacted_by=self._mark)
             if self._thread is None:
                 self._taken_at = time.monotonic()
                 self._thread = _repeating("sagas-progress", self._wait, self._write, self._logger)

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import copy_context
 from datetime import datetime
 from types import AsyncGeneratorType, GeneratorType
@@ -70,13 +71,18 @@ def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[s
 
 
 def secrets_in(definition: SagaDefinition, parameters: tuple[Parameter, ...], values: Mapping[str, Value]) -> list[str]:
-    """Return the redacted values in the inputs of a step or undo, as texts to search for."""
-    secrets = list[str]()
+    """Return the redacted values in the inputs of a step or undo, as texts to search for: as they are stored, and as
+    the code gets them, with defaults and after an ``upcast``."""
+    secrets, redaction = list[str](), definition.redaction
     for parameter in parameters:
         text, hidden = values.get(parameter.name, Value(None))
         source = parameter.step or REQUEST
-        if text is not None and (hidden or source in definition.redaction.hidden):
-            secrets += definition.redaction.view(source, json.loads(text), hidden)[1]
+        if text is None or not (hidden or source in redaction.hidden):
+            continue
+        secrets += redaction.view(source, json.loads(text), hidden)[1]
+        with suppress(Exception):  # the code does not get a value that does not fit, or that cannot be written again
+            given = encode(definition.stored(source, json.loads(text)), redaction.types[source])
+            secrets += redaction.view(source, given, hidden)[1]
     return secrets
 
 
@@ -168,6 +174,7 @@ class Runner:
             if not cancelled and not isinstance(error, Exception | SystemExit | GeneratorExit):
                 raise
             if context.overtime >= 0 and not any(isinstance(leaf, PermanentError) for leaf in leaves(error)):
+                context.refuse()
                 end = "it was cancelled" if cancelled else f"it raised {type(error).__name__}: {text_of(error)}"
                 raise TimedOut(_too_late(context, code.timeout, end)) from error
             if isinstance(error, SystemExit):
@@ -179,6 +186,7 @@ class Runner:
                 raise StepExited("the step was cancelled by its own code") from error
             raise
         if context.overtime >= 0:
+            context.refuse()
             raise TimedOut(_too_late(context, code.timeout, "its result is refused"))
         return result
 

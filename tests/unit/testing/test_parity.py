@@ -48,7 +48,11 @@ CASES: list[tuple[type[Any], dict[str, BaseException]]] = [
     (Trip, {"book": ValueError("no")}),
     (Trip, {"tell": ValueError("no")}),
     (Trip, {"pay": REJECTED}),
+    (Trip, {"pay": TimeoutError("no answer")}),
+    (Trip, {"tell": ConnectionResetError("reset")}),
+    (Trip, {"tell": ConnectionRefusedError("refused")}),
     (Trip, {"pay": ExceptionGroup("two", [OSError("down"), REJECTED])}),
+    (Trip, {"pay": ExceptionGroup("two", [TimeoutError("no answer"), REJECTED])}),
     (Trip, {"tell": ExceptionGroup("two", [ValueError("no"), ExceptionGroup("one", [OSError("down")])])}),
     (Trip, {"tell": ValueError("no"), "refund": ExceptionGroup("one", [PermanentError("closed")])}),
     (Trip, {"tell": ValueError("no"), "refund": KeyError("never")}),
@@ -90,6 +94,7 @@ def test_both_write_the_same_trail(
     audit, _ = Engine.from_environment(stack.environment).reader.audit(name, saga_id, 100, 0)
     assert [comparable(entry) for entry in rehearsed.audit] == [comparable(entry) for entry in audit]
     assert (rehearsed.status, rehearsed.error) == (shown["status"], shown["error"])
+    assert list(rehearsed.in_doubt) == shown["in_doubt"]
 
 
 class Collecting(Saga[Order], name="collecting"):
