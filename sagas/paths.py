@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, cast
 
 Place = tuple[str, ...]
@@ -26,15 +27,20 @@ def parse_path(text: object) -> Place:
     return tuple(name or item for name, item in _PART.findall(text))
 
 
-def value_at(data: Any, path: Place) -> Any:
-    """Return the value at a path; it is a list if a part is ``[*]``. Raises ``LookupError`` if there is no value."""
+def value_at(data: Any, path: Place, opened: Callable[[str], Any] | None = None) -> Any:
+    """Return the value at a path; it is a list if a part is ``[*]``. Raises ``LookupError`` if there is no value.
+
+    ``opened`` reads the texts that the path enters. By default, it enters none.
+    """
     for place, part in enumerate(path):
+        if opened is not None and isinstance(data, str):
+            data = opened(data)
         if part.startswith("["):
             if not isinstance(data, list):
                 raise LookupError(part)
             items = cast("list[Any]", data)
             if part == EACH:
-                return [value_at(item, path[place + 1 :]) for item in items]
+                return [value_at(item, path[place + 1 :], opened) for item in items]
             data = items[int(part[1:-1])]
         elif isinstance(data, dict):
             data = cast("dict[str, Any]", data)[part]

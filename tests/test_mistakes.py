@@ -25,17 +25,21 @@ from sagas.core.gates import AttemptOutcome, Pause, Scope
 from sagas.core.rules import ForwardPlan, Plan, UndoPlan
 from sagas.core.states import Purge, SagaState, StepState, StepStatus
 from sagas.engine import advance, children, committer, registry
-from sagas.engine.attempt import attempt, coroutines, doubt, failures, runner
+from sagas.engine.attempt import attempt, coroutines, doubt, failures, heartbeat, redacted_lines, runner
 from sagas.engine.operate import breaker, pausing
+from sagas.engine.read import redacting
 from sagas.engine.start.children import ChildCreator, new_state
 from sagas.engine.start.starter import Started, Starter
 from sagas.engine.step_queues import StepQueues
 from sagas.engine.supervise import leftovers, purge
 from sagas.engine.supervise.purge import Purger
+from sagas.errors import TypeChanged
+from sagas.spellings import Secrets
 from sagas.store.connection import Fenced, SharedConnection
 from sagas.store.control.control import ControlItems
 from sagas.store.journal.entries import Entry
-from sagas.store.journal.journal import Payloads
+from sagas.store.journal.journal import Journal, Payloads
+from sagas.store.journal.leftovers import Leftovers
 from sagas.store.journal.tombstones import Tombstones
 from sagas.store.pauses import Pauses
 from tests.model import lived, shrinking
@@ -52,7 +56,9 @@ _ON_THE_ENGINE = "tests/engine/test_pairs.py::test_some_pairs"
 _ONCE = "tests/engine/test_pairs.py::test_what_was_wrong_once"
 _SETTLING = "tests/engine/test_settling.py"
 _PAUSING = "tests/engine/test_pausing.py"
+_PURGED_KEYS = "tests/engine/test_purged_keys.py"
 _LEFTOVERS = "tests/engine/test_leftovers.py"
+_TEXTS = "tests/engine/test_secrets_in_texts.py"
 
 
 def mistake(name: str, *guards: str) -> Callable[[Make], Make]:
@@ -390,6 +396,120 @@ def _declared_paths_do_not_count(patch: Patch) -> None:
         return whole(Redaction(), source, data, stored)
 
     patch.setattr(Redaction, "view", view)
+
+
+@mistake(
+    "a text of an older release is shown",
+    f"{_TEXTS}::test_a_text_of_a_release_that_hid_less_is_not_shown_without_its_values",
+    f"{_TEXTS}::test_progress_is_redacted_in_each_answer",
+    f"{_TEXTS}::test_so_is_what_a_step_waits_for",
+    f"{_TEXTS}::test_the_error_of_a_child_is_redacted_by_its_own_type",
+    f"{_TEXTS}::test_an_outcome_that_waits_in_its_queue_keeps_its_mark",
+)
+def _any_mark_covers(patch: Patch) -> None:
+    def covers(self: Redaction, mark: str) -> bool:
+        return True
+
+    patch.setattr(Redaction, "covers", covers)
+
+
+@mistake("texts of the library are not told apart", f"{_TEXTS}::test_texts_of_the_library_are_shown")
+def _all_texts_are_by_code(patch: Patch) -> None:
+    def by_code(*_: object) -> bool:
+        return True
+
+    patch.setattr(redacting, "_by_code", by_code)
+
+
+@mistake(
+    "values that are left out count as read",
+    f"{_TEXTS}::test_a_value_that_is_not_read_hides_its_texts",
+    f"{_TEXTS}::test_progress_is_redacted_in_each_answer",
+)
+def _nothing_is_left_out(patch: Patch) -> None:
+    of = redacting.Texts.of
+
+    def whole(entries: Any, left_out: Any, redaction: Redaction) -> redacting.Texts:
+        return of(entries, (), redaction)
+
+    patch.setattr(redacting.Texts, "of", staticmethod(whole))
+
+
+@mistake(
+    "only the literal value is searched for",
+    f"{_TEXTS}::test_a_value_is_shown_nowhere",
+    "tests/unit/test_spellings.py::test_each_shape_is_hidden_in_each_spelling",
+)
+def _only_the_value_itself(patch: Patch) -> None:
+    made = Secrets.__init__
+
+    def literally(self: Secrets, values: Iterable[str]) -> None:
+        made(self, ())
+        self.values = sorted(values, key=len, reverse=True)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def without(self: Any, text: str, longest: int | None = None) -> str:
+        for value in self.values:
+            text = text.replace(value, "***") if len(value) >= 4 else text
+        return text[:longest]
+
+    patch.setattr(Secrets, "__init__", literally)
+    patch.setattr(Secrets, "without", without)
+
+
+@mistake("the message of NotYet is stored as it is", f"{_TEXTS}::test_a_value_is_shown_nowhere[not yet]")
+def _reasons_are_not_redacted(patch: Patch) -> None:
+    whole = failures.postponement
+
+    def plainly(*arguments: Any) -> Any:
+        return whole(*arguments[:5], mark=arguments[6])
+
+    patch.setattr(attempt, "postponement", plainly)
+
+
+@mistake("progress is stored as it is", f"{_TEXTS}::test_progress_is_redacted_in_each_answer")
+def _progress_is_not_redacted(patch: Patch) -> None:
+    report = heartbeat.ProgressReport.report
+
+    def plain(self: Any, fraction: float, message: str) -> None:
+        self._redact = lambda text, longest: text[:longest]  # pyright: ignore[reportUnknownLambdaType]
+        report(self, fraction, message)
+
+    patch.setattr(heartbeat.ProgressReport, "report", plain)
+
+
+@mistake("log lines are not redacted", f"{_TEXTS}::test_a_value_is_shown_nowhere[error]")
+def _the_log_is_as_it_is(patch: Patch) -> None:
+    def every(*_: object) -> bool:
+        return True
+
+    patch.setattr(redacted_lines.RedactedLines, "filter", every)
+
+
+@mistake("only what is stored is a value", f"{_TEXTS}::test_defaults_and_converted_values_are_values")
+def _defaults_are_no_values(patch: Patch) -> None:
+    def fails(*_: object) -> Any:
+        raise TypeChanged("it does not fit")
+
+    whole = runner.secrets_in
+
+    def secrets_in(*arguments: Any) -> list[str]:
+        with patch.context() as within:
+            within.setattr(SagaDefinition, "stored", fails)
+            return whole(*arguments)
+
+    patch.setattr(attempt, "secrets_in", secrets_in)
+
+
+@mistake(
+    "texts are cut before they are redacted", "tests/unit/test_spellings.py::test_a_text_is_cut_after_it_is_redacted"
+)
+def _cut_first(patch: Patch) -> None:
+    whole = Secrets.without
+
+    def without(self: Secrets, text: str, longest: int | None = None) -> str:
+        return whole(self, text[:longest])
+
+    patch.setattr(Secrets, "without", without)
 
 
 @mistake(
@@ -810,6 +930,28 @@ def _the_search_does_not_look_for_more_entries(patch: Patch) -> None:
 @mistake("the search believes any audit table", f"{_LEFTOVERS}::test_payloads_of_no_saga_stay_where_they_are_the_most")
 def _the_search_believes_any_table(patch: Patch) -> None:
     patch.setattr(leftovers, "_FEW", 10_000)
+
+
+@mistake(
+    "an expired tombstone keeps its slot",
+    f"{_PURGED_KEYS}::test_children_begin_whose_tombstones_are_still_there",
+    f"{_PURGED_KEYS}::test_an_expired_tombstone_is_gone_whether_dynamodb_has_deleted_it_or_not",
+)
+def _expired_tombstones_keep_their_slots(patch: Patch) -> None:
+    def never(self: Journal, *_: Any) -> bool:
+        return False
+
+    patch.setattr(Journal, "_replaced", never)
+
+
+@mistake(
+    "the search believes that a saga has a first entry", f"{_LEFTOVERS}::test_nor_is_one_that_lost_its_first_entry"
+)
+def _the_search_believes_in_first_entries(patch: Patch) -> None:
+    def none(self: Leftovers, saga_ids: Iterable[str]) -> set[str]:
+        return set()
+
+    patch.setattr(Leftovers, "_sagas", none)
 
 
 @mistake("the search begins at every visit", f"{_LEFTOVERS}::test_a_search_begins_once_a_week")

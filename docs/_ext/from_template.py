@@ -154,11 +154,10 @@ def resources(values: list[Any], role: str) -> str:
 def statements(template: Template) -> Iterator[tuple[str, tuple[str, ...], str]]:
     """Every permission of a function: its role's kind, the actions, and on what."""
     for name, one in template["Resources"].items():
-        if one["Type"] != "AWS::IAM::Policy":
-            continue
+        policies: list[Template] = one["Properties"].get("Policies", []) if one["Type"] == "AWS::IAM::Role" else []
         owner = name.removeprefix("Service")
         role = next((kind for kind in ROLES if owner.startswith(f"{kind}Role")), "order")
-        for statement in one["Properties"]["PolicyDocument"]["Statement"]:
+        for statement in (statement for policy in policies for statement in policy["PolicyDocument"]["Statement"]):
             if statement["Effect"] != "Allow":
                 raise ValueError(f"the page has no words for {statement}")
             yield role, tuple(as_list(statement["Action"])), resources(as_list(statement["Resource"]), role)
@@ -217,8 +216,12 @@ def permissions_page(template: Template) -> str:
         shown = [", ".join(f"`{one}`" for one in patterns) for patterns in (right.of_type, right.of_all)]
         lines.append(f"| `grant_{name}` | {shown[0]} | {shown[1] or 'each type by its name'} |")
     lines.append(DEPLOYMENTS)
-    lines.append("\n## The service\n\n```{literalinclude} ../examples/all_options.py\n:language: python\n```")
-    return "\n".join(lines) + "\n"
+    lines.append("\n## The service\n")
+    lines += [
+        f"```{{literalinclude}} ../examples/{name}.py\n:language: python\n```\n"
+        for name in ("all_sagas", "all_options")
+    ]
+    return "\n".join(lines)
 
 
 def alarms_page(template: Template) -> str:

@@ -19,9 +19,12 @@ _STR = frozenset({str})
 _UNCHANGED = frozenset({str, bool, type(None)})
 
 
-def encode(value: object, type_: Any) -> Any:
-    """Return ``value`` as JSON builtins (dict, list, str, int, float, bool, None)."""
-    problems = Problems()
+def encode(value: object, type_: Any, *, reads_back: bool = True) -> Any:
+    """Return ``value`` as JSON builtins (dict, list, str, int, float, bool, None).
+
+    It is refused if :func:`decode` would return another value. ``reads_back=False`` allows that.
+    """
+    problems = Problems(reads_back=reads_back)
     data = shape_of(type_).encode(value, Path(), problems)
     if problems:
         raise InvalidRequest(f"the value is not a valid {type_name(type_)}", list(problems))

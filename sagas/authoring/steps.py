@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Collection, Coroutine
 from datetime import datetime, timedelta
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Self, TypeVar, cast, overload
@@ -84,6 +85,19 @@ class UndoOptions(Struct, frozen=True):
     timeout: float | timedelta | None = None
 
 
+MADE = "__saga_members__"
+"""The attribute of a class that lists the members and decorators that its body has made, with a name or without."""
+
+
+def _note(made: Member | Decorator) -> None:
+    """Add ``made`` to the list in the class whose body is running, if there is one."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        frame = frame.f_back
+    if frame is not None and "__qualname__" in frame.f_locals:
+        frame.f_locals.setdefault(MADE, []).append(made)
+
+
 class Member:
     """A member that the body of a saga class declares. Members with an owner are equal by owner and name."""
 
@@ -92,6 +106,9 @@ class Member:
     def __init__(self, function: Callable[..., Any] | None) -> None:
         self.name: str = getattr(function, "__name__", "")
         self.owner: type[Any] | None = None
+        self.used = False
+        """Whether this is only the decorator of another member."""
+        _note(self)
         if function is None:  # a wait without a method
             return
         if not callable(function) or isinstance(function, type | staticmethod | classmethod | Member):
@@ -143,6 +160,7 @@ class Decorator:
         self.call = call
         self.used = False
         self._declare = declare
+        _note(self)
 
     def __call__(self, *functions: Any, **options: Any) -> Any:
         if len(functions) != 1 or options:

@@ -26,6 +26,7 @@ class Wait(Undoable, Generic[T_co]):
     @checked_call("wait_for, as a decorator")
     def __call__(self, fn: Callable[Concatenate[Any, P], Asking], /) -> Step[P, Asking]:
         """Declare the method that asks for the signal: an ordinary step, after which the wait begins."""
+        self.used = True
         return Step(fn, self.options)
 
 

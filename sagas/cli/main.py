@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import sys
 from collections.abc import Iterator, Mapping
 from copy import copy
 from importlib import import_module
@@ -130,4 +133,10 @@ def main() -> None:
     """Run the command and exit: 0 for success, 1 for an error, and 2 for wrong usage, or if the service was not found
     or refused the caller. An error is printed in one line. Commands that watch a saga exit with 3 if the saga did not
     end COMPLETED, and with 4 if it is still in flight."""
-    app()
+    try:
+        app()
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename is not None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes the rest when it exits
+        sys.exit(f"sagas: cannot write the output: {error.strerror}")

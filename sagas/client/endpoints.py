@@ -26,7 +26,8 @@ _NESTED = "AWS::CloudFormation::Stack"
 class ServiceEndpoints:
     """The endpoints of a service. ``endpoint_url`` is the URL of an emulator; ``None`` on AWS. ``queues`` has the URLs
     of queues by saga type and step, ``dead_letter_queues`` those of dead-letter queues by saga type, and that of the
-    command queue as ``COMMANDS``. ``supervisor`` is the name of a function; empty if unknown."""
+    command queue as ``COMMANDS``. ``command_queue`` is the URL of the command queue. ``supervisor`` is the name of a
+    function. Each is empty if unknown."""
 
     api_url: str = ""
     region: str | None = None
@@ -34,6 +35,7 @@ class ServiceEndpoints:
     queues: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
     dead_letter_queues: dict[str, str] = field(default_factory=dict[str, str])
     supervisor: str = ""
+    command_queue: str = ""
     log_groups: list[str] = field(default_factory=list[str])
 
 
@@ -76,6 +78,7 @@ def endpoints_from_file(directory: Path) -> ServiceEndpoints:
         names = ("api_url", "region", "endpoint_url", "queues", "dead_letter_queues", "supervisor")
         values = {name: data[name] for name in names}
         values["dead_letter_queues"] = _with_rejected(data["dead_letter_queues"], data.get("command_dead_letter_queue"))
+        values["command_queue"] = data.get("command_queue") or ""
         return ServiceEndpoints(**values, log_groups=data.get("log_groups", []))
     except FileNotFoundError:
         raise SagaError("no local stack is running for this project; `sagas local up` starts one") from None
@@ -112,6 +115,7 @@ def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndp
         queues=topology.queues,
         dead_letter_queues=_with_rejected(topology.dead_letter_queues, topology.command_dead_letter_queue),
         supervisor=topology.supervisor,
+        command_queue=topology.command_queue,
         log_groups=topology.log_groups,
     )
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from sagas.core.text import parse_json
 from sagas.errors import InvalidRequest, Problem
 
 PREFIX = "value."
@@ -90,10 +90,10 @@ def value_of(schema: Mapping[str, Any] | None, form: Mapping[str, str]) -> Any:
                 case "integer":
                     value[field.name] = int(text)
                 case "number" | "json":
-                    value[field.name] = json.loads(text)
+                    value[field.name] = parse_json(text)
                 case _:
                     value[field.name] = text
-        except (KeyError, ValueError, RecursionError):
+        except (KeyError, ValueError):
             problems.append(
                 Problem(
                     f"$.{field.name}".rstrip("."),

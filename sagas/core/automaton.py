@@ -186,7 +186,7 @@ def _settling(
     """Return the saga with the time since which it waits for a release. ``looked``: the commit was only a look at it.
     ``released``: a stored value did not fit the code that was to run."""
     stopped = after.ended or after.status is SagaStatus.DEAD_LETTERED
-    lost = isinstance(fact, ev.StepLost) or getattr(fact, "failure", None) == ev.LOST
+    lost = getattr(fact, "failure", None) in (ev.LOST, ev.HUNG)
     since = before.settling_since if looked or (lost and misfit(plan, after, now)) else 0.0
     if not since and not stopped and plan.settle and (released or misfit(plan, after, now)):
         since = float(int(now))

@@ -36,6 +36,7 @@ class Failure(Struct, frozen=True):
 
 
 LOST = Failure("Lost", "the attempt ended without a report")
+HUNG = Failure("TimedOut", "the code had not ended after its timeout when its process ended without a report")
 GONE = "is missing from S3, or was changed there"
 """How the text of a TypeChanged ends if the solution is to restore an object, and not to deploy code."""
 DEADLINE = "the saga's deadline"
@@ -125,12 +126,16 @@ class StepFailed(StepFact, frozen=True):
 
 
 class StepLost(StepFact, frozen=True):
-    """The lease of the execution expired, and there is no entry of its outcome, which is unknown."""
+    """The lease of the execution expired, and there is no entry of its outcome, which is unknown.
+
+    Args:
+        failure: ``TimedOut`` if the code was seen to run beyond its timeout.
+    """
 
     leaves = StepStatus.FAILED
     published = True
 
-    why = LOST
+    failure: Annotated[Failure, ALWAYS] = LOST
 
 
 class DeadLetterCause(StrEnum):
@@ -325,6 +330,7 @@ class Postponed(StepFact, frozen=True):
             code was not deployed.
         code: with ``inputs``, why they cannot be read, as an :class:`AttentionCode`.
         key: the object that S3 denies and that may be missing; empty if there is none.
+        redacted_by: the mark of the type under which the message was redacted; empty if that hid nothing.
     """
 
     message: str
@@ -335,6 +341,7 @@ class Postponed(StepFact, frozen=True):
     because: str = ""
     code: str = ""
     key: str = ""
+    redacted_by: str = ""
 
 
 class StepPostponed(Postponed, frozen=True):

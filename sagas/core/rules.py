@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from sagas.core.events import (
     CODE_GONE,
     DEADLINE,
+    HUNG,
     LOST,
     AttentionCode,
     CancelRequested,
@@ -379,12 +380,13 @@ def waits(state: SagaState, fact: Fact | None, now: float) -> bool:
 def takeover_fact(plan: Plan, state: SagaState, now: float) -> Fact:
     """Return the fact with which a takeover closes an execution that the predecessor may have left open (rule 4)."""
     step = state.current
+    lost = HUNG if state.progress is not None and state.progress.late else LOST
     if step is not None and forward(state) and step.status is StepStatus.RUNNING:
-        return StepLost(state.cursor, step.attempts.made)
+        return StepLost(state.cursor, step.attempts.made, lost)
     if step is not None and state.undoing and step.status is StepStatus.COMPENSATING:
         if undo_out_of_budget(plan, state):
-            return CompensationFailed(state.cursor, step.undo_attempts.made, LOST)
-        return CompensationAttemptFailed(state.cursor, step.undo_attempts.made, LOST)
+            return CompensationFailed(state.cursor, step.undo_attempts.made, lost)
+        return CompensationAttemptFailed(state.cursor, step.undo_attempts.made, lost)
     fact = next_fact(plan, state, now) or owed_by_time(plan, state, now)
     if fact is None or waits(state, fact, now) or isinstance(fact, StepDeadLettered):
         return SagaRecovered(stall=False)

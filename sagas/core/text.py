@@ -1,10 +1,11 @@
-"""Formats times, durations and details, and cleans texts for AWS and for terminals.
+"""Formats times, durations and details, cleans texts for AWS and for terminals, and reads JSON of senders.
 
 Stored times are ISO 8601 in UTC with milliseconds, so they sort by time.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -67,6 +68,41 @@ def sendable(text: str) -> str:
     JSON already escapes control characters and lone surrogates, but not two other characters that SQS rejects.
     """
     return text.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
+
+
+def parse_json(text: str) -> Any:
+    """Return the value of a JSON text that somebody has sent.
+
+    Raises:
+        json.JSONDecodeError: the text is not JSON.
+        ValueError: the text looks like JSON, but readers may disagree on its value, or cannot read it: it has ``NaN``,
+            the same key twice in an object, a number of more than 4,300 digits, or too many levels.
+    """
+    try:
+        return json.loads(text, parse_constant=_constant, object_pairs_hook=_unique)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except (json.JSONDecodeError, _Unclear):
+        raise
+    except ValueError:  # Python converts no longer number
+        raise ValueError("a number has more than 4,300 digits") from None
+
+
+class _Unclear(ValueError):
+    """Readers may disagree on the value of a JSON text."""
+
+
+def _constant(name: str) -> Any:
+    raise _Unclear(f"{name} is not a JSON value")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in values if names.count(name) > 1)
+        raise _Unclear(f"an object has the key {plain(twice[:64])!r} twice")
+    return values
 
 
 def plain(text: str) -> str:

@@ -301,7 +301,7 @@ def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: fl
         committed(state).with_step(fact.index, again),
         status=SagaStatus.WAITING,
         recovery=state.recovery.progressed(),
-        polling=Polling(fact.since, fact.looks, fact.message, fact.after, fact.retry_at),
+        polling=Polling(fact.since, fact.looks, fact.message, fact.after, fact.retry_at, fact.redacted_by),
     )
     return proceed(plan, try_again(after, fact.retry_at, now), now)
 

@@ -126,7 +126,7 @@ def undo_postponed(plan: Plan, state: SagaState, fact: ev.CompensationPostponed,
     after = replace(
         committed(state).with_step(fact.index, again),
         recovery=state.recovery.progressed(),
-        polling=Polling(fact.since, fact.looks, fact.message, fact.after, fact.retry_at),
+        polling=Polling(fact.since, fact.looks, fact.message, fact.after, fact.retry_at, fact.redacted_by),
     )
     return proceed(plan, try_again(after, fact.retry_at, now), now)
 

@@ -295,7 +295,9 @@ def _recorded(state: SagaState, fact: ev.Postponed) -> bool:
     """Whether the journal already says that the step waits for this."""
     if fact.because:
         return fact.because == ev.INPUTS and state.unread is not None
-    return state.polling is not None and (state.polling.message, state.polling.after) == (fact.message, fact.after)
+    polling = state.polling
+    recorded = polling and (polling.message, polling.after, polling.redacted_by)
+    return recorded == (fact.message, fact.after, fact.redacted_by)
 
 
 def _names_pivot(before: SagaState, after: SagaState, fact: ev.Fact) -> bool:

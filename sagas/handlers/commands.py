@@ -20,11 +20,13 @@ from sagas.handlers.telemetry import frames, telemetry, traced, tracer
 from sagas.messaging.commands import (
     AnyCommand,
     Cancel,
+    Received,
     Signal,
     SignalOn,
     Start,
     StartOn,
-    parse_command,
+    commands_of,
+    received_from,
 )
 from sagas.messaging.routes import backoff
 
@@ -87,65 +89,83 @@ class _Commands(Struct, frozen=True):
             telemetry().logger.error("command failed", error=type(error).__name__, at=frames(error), **fields)
             with suppress(SagaError, KeyError, ValueError):  # during an outage of SQS, the message returns on its own
                 if _receives(record) >= _MOST_FAILURES:
-                    self._bury(record, record["body"], None, f"handling it failed: {type(error).__name__}")
+                    received = received_from(record, self.sources)
+                    self._bury(record, received, None, f"handling it failed: {type(error).__name__}")
                     return True
                 self.engine.queues.delay_record(record, self._pause(record))
         return False
 
     def _handle(self, record: dict[str, Any]) -> bool:
-        command: AnyCommand | None = None
+        received, command = received_from(record, self.sources), None
+        refusals = dict[str, None]()
         try:
-            command = parse_command(record, self.sources)
-            self._check_age(record)
-            plain = command.resolved() if isinstance(command, StartOn | SignalOn) else command
-            engine, actor, correlation_id = self.engine, actor_of(record), _correlation_of(command)
-            match plain:
-                case Start():
-                    key = plain.key or _attribute(record, "key") or record["messageId"]
-                    engine.starter.start(plain.type, plain.request, key=key, actor=actor, correlation_id=correlation_id)
-                case Signal():
-                    engine.signals.send(plain.type, plain.saga_id.lower(), plain.step, plain.value, actor)
-                case Cancel():
-                    engine.operations.cancel(plain.type, plain.saga_id.lower(), actor, reason=plain.reason)
-        except NotFound as error:
-            if self.engine.clock.now() - _since(record) < GIVE_UP_AFTER:
-                return self._later(record, cast("AnyCommand", command), self._pause(record))
-            self._bury(record, record["body"] if command is None else command.body, command, str(error))
-        except (InvalidRequest, Conflict, TooLarge) as error:
-            self._bury(record, record["body"] if command is None else command.body, command, full_text(error))
-        except Unavailable as error:
-            pause = max(self._pause(record), min(error.retry_after, 60.0))
-            return self._later(record, cast("AnyCommand", command), pause)
+            commands = commands_of(received, self.sources)
+            self._check_age(record, received)
+        except (InvalidRequest, Conflict) as error:
+            self._bury(record, received, None, full_text(error))
+            return True
+        for each in commands:
+            try:
+                command = each
+                command = each.resolved() if isinstance(each, StartOn | SignalOn) else each
+                self._execute(command, received, actor_of(record, received), _correlation_of(each))
+            except NotFound as error:
+                if self.engine.clock.now() - _since(record, received) < GIVE_UP_AFTER:
+                    return self._later(record, received, self._pause(record))
+                refusals[str(error)] = None
+            except (InvalidRequest, Conflict, TooLarge) as error:
+                refusals[full_text(error)] = None
+            except Unavailable as error:
+                return self._later(record, received, max(self._pause(record), min(error.retry_after, 60.0)))
+        if refusals:
+            self._bury(record, received, command, "; ".join(refusals))
         return True
 
-    def _check_age(self, record: dict[str, Any]) -> None:
-        if self.engine.clock.now() - _since(record) > LONGEST_AGE:
+    def _check_age(self, record: dict[str, Any], received: Received) -> None:
+        if self.engine.clock.now() - _since(record, received) > LONGEST_AGE:
             raise Conflict("the command is older than 14 days and is no longer executed")
 
-    def _later(self, record: dict[str, Any], command: AnyCommand, seconds: float) -> bool:
-        """Have the command, or a copy of it, retried later; return whether the record may be deleted."""
+    def _execute(
+        self, command: Start | Signal | Cancel, received: Received, actor: str, correlation: str | None
+    ) -> None:
+        engine = self.engine
+        match command:
+            case Start():
+                key = command.key or received.first_id
+                engine.starter.start(command.type, command.request, key=key, actor=actor, correlation_id=correlation)
+            case Signal():
+                engine.signals.send(command.type, command.saga_id.lower(), command.step, command.value, actor)
+            case Cancel():
+                engine.operations.cancel(command.type, command.saga_id.lower(), actor, reason=command.reason)
+
+    def _later(self, record: dict[str, Any], received: Received, seconds: float) -> bool:
+        """Have the message, or a copy of it, retried later; return whether the record may be deleted."""
         if _receives(record) < _RECEIVES_PER_COPY:
             self.engine.queues.delay_record(record, seconds)
             return False
-        attributes = {"key": _key_of(record, command), "since": f"{_since(record):.3f}", "sender": actor_of(record)}
-        self.engine.queues.send_text(os.environ["SAGAS_COMMAND_QUEUE"], command.body, attributes, seconds)
+        since, sender = f"{_since(record, received):.3f}", actor_of(record, received)
+        attributes = {**received.kept, "since": since, "sender": sender}
+        self.engine.queues.send_text(os.environ["SAGAS_COMMAND_QUEUE"], received.body, attributes, seconds)
         return True
 
-    def _bury(self, record: dict[str, Any], body: str, command: AnyCommand | None, reason: str) -> None:
-        """Send a command that will never succeed to the dead letters, with the reason. SQS itself would not add the
-        reason."""
-        attributes = {
-            "reason": reason[:_LONGEST_REASON],
-            "message_id": record["messageId"],
-            "sender": actor_of(record),
-            "key": "" if command is None else _key_of(record, command),
-        }
+    def _bury(self, record: dict[str, Any], received: Received, command: AnyCommand | None, reason: str) -> None:
+        """Send a message that will never succeed to the dead letters, as it came, with the reason. SQS itself would not
+        add the reason."""
+        described = {"reason": reason[:_LONGEST_REASON], "sender": actor_of(record, received)}
+        if received.source in self.sources:
+            described["type"] = self.sources[received.source]["type"]
         if command is not None:
-            saga_id = command.saga_id if isinstance(command, Signal | Cancel) else ""
-            named = {"command": str(command.__struct_config__.tag), "type": command.type, "saga_id": saga_id}
-            attributes |= {name: value[:_LONGEST_NAME] for name, value in named.items()}
-        attributes = {name: "".join(c if c.isprintable() else " " for c in text) for name, text in attributes.items()}
-        self.engine.queues.send_text(os.environ["SAGAS_COMMAND_DEAD_LETTERS"], body, attributes)
+            described |= {"command": str(command.__struct_config__.tag), "type": command.type}
+        if isinstance(command, Signal | Cancel):
+            described["saga_id"] = command.saga_id
+        if isinstance(command, Signal | SignalOn):
+            described["step"] = command.step
+        if isinstance(command, SignalOn):
+            with suppress(InvalidRequest):
+                described["saga_id"] = command.target()
+        described = {name: "".join(c if c.isprintable() else " " for c in text) for name, text in described.items()}
+        attributes = {**received.kept, **described, "message_id": record["messageId"]}
+        self.engine.queues.send_text(os.environ["SAGAS_COMMAND_DEAD_LETTERS"], received.body, attributes)
         telemetry().logger.error("command rejected", message_id=record["messageId"], sender=attributes["sender"])
         telemetry().measure("CommandRejected", 1)
 
@@ -153,7 +173,7 @@ class _Commands(Struct, frozen=True):
         return backoff(_receives(record), self.engine.clock.chance())
 
 
-def actor_of(record: dict[str, Any]) -> str:
+def actor_of(record: dict[str, Any], received: Received) -> str:
     """Return the sender of a command for the audit trail: ``queue:`` and SQS's id of the sender. This id is a role's
     unique id with the session's name, a user's unique id, or an AWS service's id.
 
@@ -162,7 +182,7 @@ def actor_of(record: dict[str, Any]) -> str:
     """
     sender = str(record.get("attributes", {}).get("SenderId", "unknown"))[:_LONGEST_NAME]
     sender = sender if sender.isprintable() else "unknown"
-    original = _attribute(record, "sender")
+    original = received.sender
     if not original.isprintable() or not original:
         return f"{_QUEUE}{sender}"
     return f"{_QUEUE}{sender} for {original.removeprefix(_QUEUE).removeprefix(f'{sender} for ')[:_LONGEST_NAME]}"
@@ -172,25 +192,13 @@ def _receives(record: dict[str, Any]) -> int:
     return int(record.get("attributes", {}).get("ApproximateReceiveCount", 1))
 
 
-def _since(record: dict[str, Any]) -> float:
+def _since(record: dict[str, Any], received: Received) -> float:
     """Return when the command was first sent, in epoch seconds. Copies keep this time."""
     sent_at = int(record.get("attributes", {}).get("SentTimestamp", 0)) / 1000
     with suppress(ValueError):
-        first = float(_attribute(record, "since"))
+        first = float(received.since)
         return first if first < sent_at else sent_at
     return sent_at
-
-
-def _attribute(record: dict[str, Any], name: str) -> str:
-    attributes: dict[str, dict[str, Any]] = record.get("messageAttributes") or {}
-    return str(attributes.get(name, {}).get("stringValue") or "")
-
-
-def _key_of(record: dict[str, Any], command: AnyCommand) -> str:
-    """Return the key that a copy of a start needs to start the same saga, because the copy has another message id."""
-    if not isinstance(command, Start) or command.key is not None:
-        return ""
-    return _attribute(record, "key") or record["messageId"]
 
 
 def _correlation_of(command: AnyCommand) -> str | None:

@@ -10,14 +10,15 @@ import json
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, cast
+from urllib.parse import unquote_plus
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from sagas.core.ids import KEY_PATTERN, LONGEST_CANCEL_REASON, LONGEST_KEY
-from sagas.core.text import sendable
+from sagas.core.text import parse_json
 from sagas.errors import InvalidRequest, Problem
-from sagas.messaging.selectors import pick
+from sagas.messaging.selectors import json_or_text, pick
 from sagas.operations import CANCEL, SIGNAL, START
 
 LARGEST_COMMAND = 1024 * 1024
@@ -53,13 +54,8 @@ _Keys = Annotated[
 ]
 
 
-class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="command"):
+class Command(Struct, frozen=True, forbid_unknown_fields=True, tag_field="command"):
     """A message of the command queue."""
-
-    @property
-    def body(self) -> str:
-        """The message's body, as JSON."""
-        return sendable(msgspec.json.encode(self).decode())
 
 
 class Start(Command, frozen=True, tag=START.name):
@@ -119,10 +115,14 @@ class SignalOn(Command, frozen=True, tag="signal_on"):
 
     def resolved(self) -> Signal:
         """Return the command with the event's values in place of paths."""
+        return Signal(self.type, self.target(), self.step, pick(self.event, self.value, "$.value"))
+
+    def target(self) -> str:
+        """Return the id of the saga in the event."""
         saga_id = pick(self.event, self.saga_id, "$.saga_id")
         if not isinstance(saga_id, str) or not _UUID.fullmatch(saga_id):
             raise InvalidRequest("the event does not fit", [Problem("$.saga_id", "must be the id of a saga, a UUID")])
-        return Signal(self.type, saga_id, self.step, pick(self.event, self.value, "$.value"))
+        return saga_id
 
 
 AnyCommand = Start | Signal | Cancel | StartOn | SignalOn
@@ -130,23 +130,74 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _DECODER = msgspec.json.Decoder(AnyCommand)
 
 
-def parse_command(record: Mapping[str, Any], sources: Mapping[str, Any]) -> AnyCommand:
-    """Read the command from a record of an SQS event."""
-    text: Any = record.get("body", "")
-    declared = sources.get(str(record.get("eventSourceARN", "")))
+class Received(Struct, frozen=True):
+    """A message of the command queue, or of a user's queue that is a source, as its sender sent it.
+
+    Args:
+        body: the text.
+        first_id: the id of the message when it first came. A copy, or a dead letter that came back, has another one.
+        source: the ARN of the user's queue; empty for the command queue.
+        attributes: the sender's attributes of a message of a user's queue, as JSON.
+        since: epoch seconds at which a copy first came, as text; empty if this is the first time.
+        sender: the sender of the message of which this is a copy; empty if this is the first time.
+    """
+
+    body: str
+    first_id: str
+    source: str = ""
+    attributes: str = "{}"
+    since: str = ""
+    sender: str = ""
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """The attributes from which :func:`received_from` reads the same message again, out of the command queue."""
+        sent = {"source": self.source, "attributes": self.attributes} if self.source else {}
+        return {"key": self.first_id, **sent}
+
+
+def received_from(record: Mapping[str, Any], sources: Mapping[str, Any]) -> Received:
+    """Read a record of an SQS event. Attributes in a user's queue are the sender's. Those in the command queue may be
+    from a copy that the function has sent."""
+    values: Mapping[str, Mapping[str, Any]] = record.get("messageAttributes") or {}
+    texts = {name: value.get("stringValue") for name, value in values.items()}
+    body, message_id, arn = record.get("body", ""), str(record["messageId"]), str(record.get("eventSourceARN", ""))
+    if arn in sources:
+        return Received(body, message_id, arn, json.dumps(texts))
+    copied = {name: str(text or "") for name, text in texts.items()}
+    return Received(
+        body,
+        copied.get("key") or message_id,
+        copied.get("source", ""),
+        copied.get("attributes") or "{}",
+        copied.get("since", ""),
+        copied.get("sender", ""),
+    )
+
+
+def commands_of(received: Received, sources: Mapping[str, Any]) -> list[AnyCommand]:
+    """Return the commands that a message stands for; none if it is a test event of S3. Raises ``InvalidRequest``."""
     try:
-        if declared is not None:
-            return msgspec.convert({**declared, "event": _event_of_queue(record)}, AnyCommand)
-        decoded: Any = msgspec.json.decode(text) if sources else None
+        if received.source:
+            return _declared(sources, received.source, _events_of_queue(received))
+        decoded: Any = msgspec.json.decode(received.body) if sources else None
         message = cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
-        if message.get("Type") == "Notification":  # the form in which SNS delivers to a queue
-            declared = sources.get(str(message.get("TopicArn")))
-            if declared is not None:
-                return msgspec.convert({**declared, "event": _event_of_topic(message)}, AnyCommand)
-        return _DECODER.decode(text)
+        topic = str(message.get("TopicArn"))
+        if message.get("Type") == "Notification" and topic in sources:  # the form in which SNS delivers to a queue
+            return _declared(sources, topic, _events_of_topic(message))
+        command = _DECODER.decode(received.body)
+        parse_json(received.body)  # refuses what msgspec reads in its own way
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
         text, _, place = str(error).partition(" - at `")
         raise InvalidRequest("the message is not a command", [Problem(place.rstrip("`") or "$", text)]) from None
+    return [command]
+
+
+def _declared(sources: Mapping[str, Any], arn: str, events: list[dict[str, Any]]) -> list[AnyCommand]:
+    """Return the commands that the service declares for events of a source."""
+    if arn not in sources:
+        raise ValueError(f"{arn} is not a source of this service")
+    return [msgspec.convert({**sources[arn], "event": event}, AnyCommand) for event in events]
 
 
 def usable_key(text: str) -> str:
@@ -163,32 +214,49 @@ def command_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **schema, "$defs": parts}
 
 
-def _event_of_topic(notification: Mapping[str, Any]) -> dict[str, Any]:
+def _events_of_topic(notification: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Convert an SNS notification to the form of EventBridge's events."""
     attributes: Any = notification.get("MessageAttributes") or {}
-    return {
+    event = {
         "id": notification.get("MessageId"),
         "time": notification.get("Timestamp"),
         "source": notification.get("TopicArn"),
-        "detail": _json_or_text(notification.get("Message")),
         "subject": notification.get("Subject"),
         "attributes": {name: attribute.get("Value") for name, attribute in attributes.items()},
     }
+    return _each(event, json_or_text(notification.get("Message")))
 
 
-def _event_of_queue(record: Mapping[str, Any]) -> dict[str, Any]:
+def _events_of_queue(received: Received) -> list[dict[str, Any]]:
     """Convert a message of a user's queue to the form of EventBridge's events."""
-    attributes: Any = record.get("messageAttributes") or {}
-    return {
-        "id": record.get("messageId"),
-        "source": record.get("eventSourceARN"),
-        "detail": _json_or_text(record.get("body")),
-        "attributes": {name: attribute.get("stringValue") for name, attribute in attributes.items()},
-    }
+    event = {"id": received.first_id, "source": received.source, "attributes": json.loads(received.attributes)}
+    return _each(event, json_or_text(received.body))
 
 
-def _json_or_text(text: Any) -> Any:
-    try:
-        return json.loads(text)
-    except (TypeError, ValueError, RecursionError):
-        return text
+def _each(event: dict[str, Any], detail: Any) -> list[dict[str, Any]]:
+    """Return an event for each part of its detail. They have different ids."""
+    parts = _parts(detail)
+    return [event | {"id": f"{event['id']}/{n}" if n else event["id"], "detail": part} for n, part in enumerate(parts)]
+
+
+def _parts(detail: Any) -> list[Any]:
+    """Return the parts of a detail that each stand for an event: the records of a notification of S3, with their keys
+    decoded. A test event of S3 has none. SNS may have delivered the notification to the user's queue."""
+    match detail:
+        case {"Service": "Amazon S3", "Event": "s3:TestEvent"}:
+            return []
+        case {"Records": [{"eventSource": "aws:s3"}, *_] as records}:
+            return [{**detail, "Records": [_with_plain_key(record)]} for record in cast("list[Any]", records)]
+        case {"Type": "Notification", "TopicArn": str(), "Message": str(text)}:
+            return [{**detail, "Message": part} for part in _parts(json_or_text(text))]
+        case _:
+            return [detail]
+
+
+def _with_plain_key(record: Any) -> Any:
+    """Return a record of S3 with its key as the object is named. S3 sends the key as if it were part of a form."""
+    match record:
+        case {"s3": {"object": {"key": str(key)} as described} as s3}:
+            return {**record, "s3": {**s3, "object": {**described, "key": unquote_plus(key)}}}
+        case _:
+            return record

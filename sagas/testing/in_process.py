@@ -157,6 +157,8 @@ class InProcessRun:
         lasting = (replace(member, lock_expiry=timedelta(days=1)) for member in family)
         registry = Registry.of(*lasting, settle=settle.total_seconds())
         logger, quiet = logging.getLogger("sagas.testing"), NullObserver()
+        if logger.level == logging.NOTSET:  # as in a function, so that a line which fails there fails here
+            logger.setLevel(logging.INFO)
         runner = self._runner = FailingRunner(fail, self.path, self._clock)
         try:
             if definition.has_code:

@@ -114,6 +114,13 @@ def actions(template: Template, service_name: str) -> set[str]:
     return {action for action in named if action.startswith(f"{service_name}:")}
 
 
+def operations(template: Template) -> dict[tuple[str, str], Template]:
+    """The operations of the document of the template's one API, by path without the leading slash, and method."""
+    (api,) = of_type(template, "AWS::ApiGateway::RestApi")
+    paths: dict[str, Template] = api["Body"]["paths"]
+    return {(path[1:], method.upper()): one for path, methods in paths.items() for method, one in methods.items()}
+
+
 def lint(*templates: Path, regions: Sequence[str] = ("us-east-1",), ignored: Sequence[str] = ()) -> list[str]:
     """What cfn-lint finds in templates. It reads its rules once for all of them."""
     assert templates, "there is none to look at"

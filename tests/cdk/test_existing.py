@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aws_cdk import App, Stack, assertions
 from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_cognito as cognito
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
@@ -212,6 +213,23 @@ class TestApi:
         mounts = [one["Properties"]["Environment"]["Variables"] for one in resources(stack, "AWS::Lambda::Function")]
         assert [one["SAGAS_MOUNT"] for one in mounts if "SAGAS_MOUNT" in one] == ["/orders"]
         assert "/orders/sagas/{type}" in json.dumps(resources(stack, "AWS::CloudWatch::Dashboard"))
+
+    @pytest.mark.parametrize("authorized", [False, True])
+    def test_methods_that_the_next_deployment_would_delete_are_refused(self, authorized: bool) -> None:
+        app = App()
+        stack, more = Stack(app, "Existing"), dict[str, Any]()
+        if authorized:
+            pool: Any = cognito.UserPool(stack, "Pool")
+            more["authorizer"] = apigateway.CognitoUserPoolsAuthorizer(stack, "Users", cognito_user_pools=[pool])
+        service = SagaService(stack, "Shop", sagas=[Trip], **more)
+        root: Any = service.api.root
+        root.add_resource("mine").add_method("GET")
+        if authorized:  # its methods are resources, too
+            app.synth()
+            return
+        lost = r"Existing-Shop: Existing/Shop/Api/Api/Default/mine/Resource would be lost: .* as mount="
+        with pytest.raises(RuntimeError, match=lost):
+            app.synth()
 
     def test_at_the_root(self, stack: Stack) -> None:
         SagaService(stack, "Shop", sagas=[Trip], mount=an_api(stack).root)

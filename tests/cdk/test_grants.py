@@ -16,7 +16,6 @@ from aws_cdk import aws_kms as kms
 
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
-from sagas import Saga, step
 from sagas.authoring.definition.definition import definition_of
 from sagas.cdk import SagaService
 from sagas.cdk.access import grants
@@ -24,7 +23,7 @@ from sagas.cdk.access.api import ROUTES
 from sagas.cdk.access.grants import RIGHTS
 from sagas.errors import DefinitionError
 from tests.cdk.rendered import pairs, rights, statements, template_of
-from tests.cdk.saga_classes import Trip
+from tests.cdk.saga_classes import CheckoutAgain, Payout, Stranger, Trip
 
 Template = dict[str, Any]
 Grant = Callable[..., object]
@@ -37,22 +36,11 @@ BY_ID_ALONE = f"GET/sagas/{ID}"
 EVERY = ("start", "read", "signal", "cancel", "operate", "purge")
 
 
-class Payout(Saga[str], name="payout", cancellable=False):
-    """Callers may not cancel it."""
-
-    @step
-    def pay(self) -> None: ...
-
-
 def calls(name: str) -> Iterator[str]:
     """Every call of the API that is about one saga type, as IAM writes it: method and path."""
     for route, methods in ROUTES.items():
         path = route.format(type=name, id=ID, step="pay") if "{" in route else ""
         yield from (f"{method}/{path}" for method in methods if path and (method, route) != ("GET", "sagas/{type}"))
-
-
-class Stranger(Payout, name="stranger"):
-    """No service here has it."""
 
 
 class Desk:
@@ -179,9 +167,6 @@ def test_a_caller_may_do_nothing_but_call_the_api(right: str, clerks: Clerks) ->
 def test_an_operator_of_many_queues_gets_a_pattern_for_each_type(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which fits no queue of another type, and not the command queue."""
     monkeypatch.setattr(grants, "_MOST_NAMED", 3)
-
-    class CheckoutAgain(Payout, name="checkout-again"):
-        """Its queues would fit the pattern of the saga that is called checkout."""
 
     clerk = Desk(sagas=[Checkout, CreateZip, CheckoutAgain]).clerk()
     clerk.grant("operate")

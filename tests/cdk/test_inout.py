@@ -385,9 +385,18 @@ def fifo_queue(shop: Shop) -> None:
     shop.service.start_on(sqs.Queue(shop.stack, shop.free("Q"), fifo=True), Trip)
 
 
+def foreign_rule(shop: Shop) -> None:
+    other = Stack(shop.stack.node.root, shop.free("Rules"))  # pyright: ignore[reportArgumentType] - the root is the app
+    shop.service.start_on(events.Rule(other, "R", event_pattern=events.EventPattern(source=["shop"])), Trip)
+
+
 @pytest.mark.parametrize(
     ("build", "told"),
     [
+        (
+            foreign_rule,
+            "Sagas: start_on trip: the rule Rulesx*/R is in another stack, .*; create it in the service's stack",
+        ),
         (no_rule, "Sagas: start_on trip: the source must be a Rule, a Schedule, .* not 'rate"),
         (no_path, r"Sagas: start_on trip: request: '\$detail' is not a path"),
         (no_key, r"Sagas: start_on trip: key must be a path such as \$.detail.id, or several, not 7"),

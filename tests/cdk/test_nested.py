@@ -22,6 +22,7 @@ from sagas import AutoDisable, Context, Saga, step
 from sagas.cdk import SagaService
 from sagas.errors import DefinitionError
 from sagas.local.deploy.assembly import read_assembly
+from tests.cdk import saga_classes
 from tests.cdk.rendered import lint, rights
 from tests.cdk.saga_classes import Order, saga_of
 from tests.cdk.templates import nested, synthesized
@@ -217,7 +218,7 @@ class TestWithoutRoomInOneStack:
 @pytest.mark.slow
 def test_the_longest_saga_with_the_longest_names(tmp_path: Path) -> None:
     def fill(namespace: dict[str, Any]) -> None:
-        namespace["__module__"] = __name__
+        namespace["__module__"] = saga_classes.__name__
         for position in range(100):
             namespace[f"step_{position:03}_{'x' * 31}"] = step(_work)
 
@@ -252,7 +253,7 @@ class TestQueuesStay:
     def test_when_a_long_saga_gets_a_step_at_its_beginning(self, tmp_path: Path) -> None:
         def saga(*more: str) -> type[Any]:
             def fill(namespace: dict[str, Any]) -> None:
-                namespace["__module__"] = __name__
+                namespace["__module__"] = saga_classes.__name__
                 for name in (*more, *(f"step_{position}" for position in range(33))):
                     namespace[name] = step(_work)
 

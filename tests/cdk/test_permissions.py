@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.cdk.rendered import as_list, rights, shown, statements
+from tests.cdk.conftest import shared
+from tests.cdk.rendered import as_list, by_id, rights, shown, statements
+from tests.cdk.resolved import Deployed
 
 Template = dict[str, Any]
 Find = Callable[[str], list[Template]]
@@ -50,9 +53,8 @@ def test_no_wildcard_resource_but_objects_under_a_prefix(permissions: Permission
             assert "*" not in path or (action.startswith("s3:") and path.endswith("/*") and path.count("*") == 1)
 
 
-def test_no_inline_or_managed_policies(of_type: Find) -> None:
+def test_no_managed_policies(of_type: Find) -> None:
     for role in of_type("AWS::IAM::Role"):
-        assert "Policies" not in role
         principals = [statement["Principal"]["Service"] for statement in role["AssumeRolePolicyDocument"]["Statement"]]
         if principals != ["apigateway.amazonaws.com"]:
             assert principals == ["lambda.amazonaws.com"]
@@ -64,6 +66,26 @@ def test_only_the_supervisor_scans(template: Template, permissions: Permissions)
     scanning = [(role, one) for role, granted in permissions.items() for did, one in granted if did == "dynamodb:Scan"]
     [(role, resource)] = scanning
     assert (role, "TablesAudit" in resource) == (role_of(template, "supervisor"), True)
+
+
+def test_what_the_library_allows_is_in_the_role_and_what_the_app_grants_next_to_it(template: Template) -> None:
+    """A service of few steps has no resource for policies but those that its app makes."""
+    roles = by_id(template, "AWS::IAM::Role")
+    assert all(len(role["Policies"]) == 1 for role in roles.values())
+    granted = {name["Ref"] for policy in by_id(template, "AWS::IAM::Policy").values() for name in policy["Roles"]}
+    of_steps = {
+        role for role in roles if role.startswith(("Sagascreatezip", "Sagascheckout", "Sagasbasket", "Sagasparcel"))
+    }
+    assert granted < of_steps | {role for role in roles if role.startswith("Sagasapproval")}
+
+
+@pytest.mark.parametrize("name", ["plain", "everything", "network_and_key"])
+def test_the_policies_of_a_role_have_room_in_it(name: str) -> None:
+    """10,240 characters together, of which the CDK splits off only what is next to the role."""
+    sizes = Counter[str]()
+    for role, statement in statements(shared(name)):
+        sizes[role] += len(json.dumps(Deployed(shared(name)).value(statement), separators=(",", ":")))
+    assert max(sizes.values()) < 8_000
 
 
 def test_only_api_supervisor_and_bulk_delete_items(template: Template, permissions: Permissions) -> None:

@@ -529,7 +529,7 @@ def _the_control_item_goes_first() -> Generator[None]:
         yield
 
 
-@_rule("13: the tombstone comes first", Life("purged_by_an_operator, chained", Point(19, Fault.NO_ANSWER)))
+@_rule("13: the tombstone comes first", Life("purged_by_an_operator, chained", Point(20, Fault.NO_ANSWER)))
 def _entries_go_before_the_tombstone() -> Generator[None]:
     clear = Tombstones.clear
 

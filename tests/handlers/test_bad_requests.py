@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import uuid
 from dataclasses import dataclass
@@ -60,6 +61,33 @@ def test_a_body_that_is_not_json(site: Make, body: str) -> None:
 def test_a_body_of_bytes_that_are_not_json(site: Make, data: bytes) -> None:
     event = request("POST", "/sagas/trip", base64.b64encode(data).decode()) | {"isBase64Encoded": True}
     _refused(site(Trip), 400, "malformed_body", event)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("{", "the body is not JSON: Expecting property name"),
+        ('{"item": "x", "item": "y"}', "the body cannot be read: an object has the key 'item' twice"),
+        ('{"item": "x", "count": NaN}', "the body cannot be read: NaN is not a JSON value"),
+        ('{"item": "x", "count": %s}' % ("1" * 5_000), "the body cannot be read: a number has more than 4,300 digits"),
+        ("[" * 5_000 + "]" * 5_000, "the body cannot be read: nested too deeply"),
+    ],
+)
+def test_a_body_that_cannot_be_read_says_why(site: Make, body: str, reason: str) -> None:
+    answer = site(Trip).send(request("POST", "/sagas/trip", body))
+    assert (answer.status, answer.code) == (400, "malformed_body")
+    assert answer.body["error"]["message"].startswith(reason)
+
+
+def test_a_compressed_body_says_so(site: Make) -> None:
+    event = request("POST", "/sagas/trip", base64.b64encode(gzip.compress(b'{"item": "x"}')).decode())
+    event["isBase64Encoded"] = True
+    s = site(Trip)
+    assert s.send(event).body["error"]["message"] == "the body cannot be read: it is not UTF-8"
+    event["headers"]["content-encoding"] = "gzip"
+    answer = s.send(event)
+    assert (answer.status, answer.code) == (400, "malformed_body")
+    assert answer.body["error"]["message"] == "the body cannot be read: it is compressed (gzip); send it as it is"
 
 
 def test_a_body_in_base64_is_read(site: Make) -> None:

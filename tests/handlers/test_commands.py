@@ -178,8 +178,259 @@ class TestEvents:
         assert work_off(trips) == [True, True]
         assert len(listed(trips, "trip")) == 1
         (letter,) = letters(trips)
-        # What is left is a command, which can be sent to the command queue as it stands.
-        assert json.loads(letter["body"])["event"]["detail"] == "no JSON"
+        assert letter["body"] == "no JSON"
+
+
+OWN = f"arn:aws:sqs:{REGION}:123456789012:own"
+
+
+class Free(Saga[dict[str, Any]], name="free"):
+    """Takes any object, and keeps it."""
+
+    @step
+    def keep(self, request: dict[str, Any]) -> str:
+        return "kept"
+
+
+@dataclass(frozen=True)
+class Own:
+    """A service with a queue of the user's as a source."""
+
+    site: Site
+    url: str
+
+    def deliver(self, text: str, attributes: dict[str, str] | None = None, receives: int = 1) -> list[dict[str, Any]]:
+        """Have the function handle a message of the user's queue; return the dead letters."""
+        named = {name: {"DataType": "String", "StringValue": value} for name, value in (attributes or {}).items()}
+        self.site.stack.sqs.send_message(QueueUrl=self.url, MessageBody=text, MessageAttributes=named)
+        records = self.site.stack.receive_from(self.url, 10)
+        for record in records:
+            record["attributes"]["ApproximateReceiveCount"] = str(receives)
+        answer = commands.handler({"Records": records}, LambdaContext())
+        assert answer["batchItemFailures"] == []
+        for record in records:
+            self.site.stack.sqs.delete_message(QueueUrl=self.url, ReceiptHandle=record["receiptHandle"])
+        return letters(self.site)
+
+    def redrive(self, letter: dict[str, Any]) -> list[dict[str, Any]]:
+        """Have the function handle a dead letter again, as SQS moves it; return the dead letters."""
+        attributes = {name: value for name, value in letter.items() if name != "body"}
+        send(self.site, letter["body"], **attributes)
+        assert work_off(self.site) == [True]
+        return letters(self.site)
+
+    def first(self, name: str = "free") -> dict[str, Any]:
+        """The first entry of the only saga of a type."""
+        (saga,) = listed(self.site, name)
+        return self.site.stack.entries(saga["saga_id"])[0]
+
+    def requests(self, name: str = "free") -> list[Any]:
+        ids = [saga["saga_id"] for saga in listed(self.site, name)]
+        return [json.loads(self.site.stack.entries(saga_id)[0]["payload"]) for saga_id in ids]
+
+
+def own_queue(site: Make, patch: pytest.MonkeyPatch, **options: Any) -> Own:
+    commands.reset()
+    made = site(Free, Loan)
+    declared = {"command": "start_on", "type": "free", **options}
+    patch.setenv("SAGAS_SOURCES", json.dumps({OWN: declared, TOPIC: {"command": "start_on", "type": "free"}}))
+    return Own(made, made.stack.sqs.create_queue(QueueName="own")["QueueUrl"])
+
+
+UNCLEAR = {
+    "NaN": '{"a": NaN}',
+    "an infinity": '{"a": [1, -Infinity]}',
+    "a number beyond floats": '{"a": 1e400}',
+    "a key that is there twice": '{"a": 1, "a": 2}',
+    "half a surrogate pair": '{"a": "\\ud83d"}',
+    "5,000 digits": '{"a": ' + "1" * 5000 + "}",
+    "many levels": '{"a": ' + "[" * 3000 + "]" * 3000 + "}",
+    "a request of another type": '["\\u00e4", 1.10, 1E2 ]',
+    "text": "no JSON",
+}
+
+
+class TestAsItCame:
+    """Nothing that a sender sent is altered on its way to the dead letters, and back."""
+
+    @pytest.mark.parametrize("text", UNCLEAR.values(), ids=UNCLEAR)
+    def test_a_dead_letter_and_what_is_redriven(self, site: Make, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+        """NaN became null on its way, and the redrive started a saga with it."""
+        own = own_queue(site, monkeypatch)
+        (letter,) = own.deliver(text, {"tenant": "t-1"})
+        assert letter["body"] == text
+        assert "tenant" not in letter
+        (again,) = own.redrive(letter)
+        assert again["body"] == text
+        assert again["reason"] == letter["reason"]
+        assert listed(own.site, "free") == []
+
+    @pytest.mark.parametrize("text", UNCLEAR.values(), ids=UNCLEAR)
+    def test_the_same_in_a_notification(self, site: Make, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+        own = own_queue(site, monkeypatch)
+        body = json.dumps({"Type": "Notification", "MessageId": "m-1", "TopicArn": TOPIC, "Message": text})
+        send(own.site, body)
+        assert work_off(own.site) == [True]
+        (letter,) = letters(own.site)
+        assert letter["body"] == body
+        assert own.redrive(letter)[0]["body"] == body
+        assert listed(own.site, "free") == []
+
+    @pytest.mark.parametrize("request_", ['{"a": 1, "a": 2}', '{"a": NaN}', '{"a": 1e400}', '{"a": "\\ud83d"}'])
+    def test_the_same_in_a_command(self, trips: Site, request_: str) -> None:
+        body = f'{{"command": "start", "type": "trip", "request": {request_}}}'
+        send(trips, body)
+        assert work_off(trips) == [True]
+        assert letters(trips)[0]["body"] == body
+
+    def test_a_copy_that_waits_starts_what_the_message_would_have(
+        self, site: Make, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A copy has another id, and comes from another queue; its request, key and attributes are the message's."""
+        request = {"item": "$.detail.item", "tenant": "$.attributes.tenant", "id": "$.id"}
+        own = own_queue(site, monkeypatch, request=request)
+        starter = type(own.site.engine.starter)
+        text = '{ "item": 1.10, "since": "never" }'
+        with monkeypatch.context() as patch:
+
+            def away(*_: Any, **__: Any) -> None:
+                raise Unavailable("the store is away", retry_after=0)
+
+            patch.setattr(starter, "start", away)
+            send_text = Queues.send_text
+
+            def at_once(self: Queues, url: str, text: str, attributes: dict[str, str], delay: float) -> None:
+                send_text(self, url, text, attributes)
+
+            patch.setattr(Queues, "send_text", at_once)
+            assert own.deliver(text, {"tenant": "t-1", "sender": "arn:aws:iam::1:user/boss"}, 20) == []
+        (copy,) = records_of(own.site)
+        assert copy["body"] == text
+        assert commands.handler({"Records": [copy, copy]}, LambdaContext())["batchItemFailures"] == []
+        (started,) = own.requests()
+        assert (started["item"], started["tenant"]) == (1.1, "t-1")
+        assert started["id"] == copy["messageAttributes"]["key"]["stringValue"] != copy["messageId"]
+        assert "boss" not in own.first()["actor"]
+
+    def test_a_redriven_message_is_read_as_its_source_is_declared_then(
+        self, site: Make, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        own = own_queue(site, monkeypatch, request="$.detail.order")
+        (letter,) = own.deliver('{"ordr": {"item": 1}}', {"tenant": "t-1"})
+        assert "nothing at $.detail.order" in letter["reason"]
+        fixed = {"command": "start_on", "type": "free", "request": {"o": "$.detail.ordr", "t": "$.attributes.tenant"}}
+        monkeypatch.setenv("SAGAS_SOURCES", json.dumps({OWN: fixed}))
+        assert own.redrive(letter) == []
+        assert own.requests() == [{"o": {"item": 1}, "t": "t-1"}]
+        monkeypatch.setenv("SAGAS_SOURCES", json.dumps({TOPIC: fixed}))
+        (again,) = own.redrive(letter)
+        assert "not a source of this service" in again["reason"]
+
+
+class TestAttributes:
+    """Attributes in a user's own queue are the sender's, whatever their names are."""
+
+    @pytest.mark.parametrize("name", ["since", "sender", "key", "source", "attributes", "reason", "command", "type"])
+    def test_none_of_them_is_taken_for_the_librarys(
+        self, site: Make, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        own = own_queue(site, monkeypatch, request={"of": f"$.attributes.{name}"})
+        values = ["0", "arn:aws:iam::123456789012:user/boss", TOPIC]
+        for value in values:
+            assert own.deliver("{}", {name: value}) == []
+        assert sorted(request["of"] for request in own.requests()) == values
+        for saga in listed(own.site, "free"):
+            first = own.site.stack.entries(saga["saga_id"])[0]
+            assert first["actor"].startswith("queue:")
+            assert " for " not in first["actor"]
+
+    def test_nor_in_a_dead_letter(self, site: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+        own = own_queue(site, monkeypatch, request="$.detail.no")
+        sent = {"since": "0", "sender": "boss", "reason": "mine", "saga_id": "mine", "a": "1", "b": "2"}
+        (letter,) = own.deliver("{}", sent)
+        assert "nothing at $.detail.no" in letter["reason"]
+        assert "boss" not in letter["sender"]
+        assert json.loads(letter["attributes"]) == sent
+
+
+def s3_notification(*keys: str) -> dict[str, Any]:
+    """What S3 sends to a queue."""
+    records = [
+        {
+            "eventVersion": "2.1",
+            "eventSource": "aws:s3",
+            "eventName": "ObjectCreated:Put",
+            "s3": {"bucket": {"name": "uploads"}, "object": {"key": key, "size": 1024, "sequencer": f"00{place}"}},
+        }
+        for place, key in enumerate(keys)
+    ]
+    return {"Records": records}
+
+
+S3_TEST = {"Service": "Amazon S3", "Event": "s3:TestEvent", "Time": "2026-11-27T10:00:00.000Z", "Bucket": "uploads"}
+S3_RECORD = {"key": "$.detail.Records[0].s3.object.key", "size": "$.detail.Records[0].s3.object.size"}
+
+
+def notification(message: Any) -> dict[str, Any]:
+    """What SNS sends to a queue without raw delivery."""
+    return {"Type": "Notification", "MessageId": "m-1", "TopicArn": TOPIC + "x", "Message": json.dumps(message)}
+
+
+class TestEnvelopes:
+    def test_a_path_enters_json_in_a_text(self, site: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+        request = {"a": "$.detail.payload.items[*].n", "whole": "$.detail.payload", "text": "$.detail.note"}
+        own = own_queue(site, monkeypatch, request=request, key="$.detail.payload.id")
+        payload = '{"id": 7, "items": [{"n": 1}, {"n": 2}]}'
+        assert own.deliver(json.dumps({"payload": payload, "note": "[1]"})) == []
+        assert own.requests() == [{"a": [1, 2], "whole": payload, "text": "[1]"}]
+        (letter,) = own.deliver(json.dumps({"payload": '{"id": 8, "id": 9}', "note": ""}))
+        assert "$.detail.payload.id enters a text that cannot be read" in letter["reason"]
+
+    def test_a_notification_in_a_users_queue(self, site: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+        own = own_queue(site, monkeypatch, request={"x": "$.detail.Message.x"}, key="$.detail.MessageId")
+        for _ in range(2):
+            assert own.deliver(json.dumps(notification({"x": 1}))) == []
+        assert own.requests() == [{"x": 1}]
+
+    def test_the_message_of_a_notification_is_what_it_says(self, site: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+        own = own_queue(site, monkeypatch, request="$.detail.Message")
+        assert own.deliver(json.dumps(notification({"x": 1}))) == []
+        assert own.requests() == [{"x": 1}]
+
+    @pytest.mark.parametrize("by_sns", [False, True])
+    def test_each_record_of_s3_is_an_event(self, site: Make, monkeypatch: pytest.MonkeyPatch, by_sns: bool) -> None:
+        """Its key is decoded, as the object is named."""
+        paths = {name: path.replace("detail", "detail.Message") if by_sns else path for name, path in S3_RECORD.items()}
+        own = own_queue(site, monkeypatch, request=paths)
+        body: Any = s3_notification("photos/%C3%A9t%C3%A9+1%2B1.jpg", "a.txt", "100%25.txt")
+        assert own.deliver(json.dumps(notification(body) if by_sns else body)) == []
+        assert sorted(each["key"] for each in own.requests()) == ["100%.txt", "a.txt", "photos/été 1+1.jpg"]
+
+    @pytest.mark.parametrize("by_sns", [False, True])
+    def test_a_test_event_of_s3_starts_nothing(self, site: Make, monkeypatch: pytest.MonkeyPatch, by_sns: bool) -> None:
+        own = own_queue(site, monkeypatch)
+        assert own.deliver(json.dumps(notification(S3_TEST) if by_sns else S3_TEST)) == []
+        assert listed(own.site, "free") == []
+
+    def test_one_bad_record_does_not_stop_the_others(self, site: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The message comes back as a whole, and those that have started do not start again."""
+        own = own_queue(site, monkeypatch, request=S3_RECORD)
+        body = s3_notification("a", "b", "c")
+        del body["Records"][1]["s3"]["object"]["size"]
+        (letter,) = own.deliver(json.dumps(body))
+        assert json.loads(letter["body"]) == body
+        assert sorted(each["key"] for each in own.requests()) == ["a", "c"]
+        (again,) = own.redrive(letter)
+        assert again["reason"] == letter["reason"]
+        assert len(own.requests()) == 2
+
+    def test_a_topic_that_s3_notifies(self, site: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+        own = own_queue(site, monkeypatch)
+        for place, message in enumerate((S3_TEST, s3_notification("a+b"))):
+            send(own.site, notification(message) | {"TopicArn": TOPIC, "MessageId": f"m-{place}"})
+        assert work_off(own.site) == [True, True]
+        (request,) = own.requests()
+        assert request["Records"][0]["s3"]["object"]["key"] == "a b"
 
 
 class TestBadCommands:

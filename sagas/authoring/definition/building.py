@@ -440,7 +440,7 @@ def build(
         if not callable(function) or inspect.iscoroutinefunction(function):
             raise DefinitionError(f"{where}: upcast: {source!r} must be a plain function, not {function!r}")
     of_children = {step.name: step.children.hidden for step in builder.steps if step.children is not None}
-    redaction = redaction_of(where, types, options.redact, of_children)
+    redaction = redaction_of(where, types, options.redact, of_children, options.version)
     find_by: tuple[SearchKey, ...] = ()
     if options.find_by:
         from sagas.authoring.search_keys import find_by_of

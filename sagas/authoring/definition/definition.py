@@ -24,7 +24,7 @@ from sagas.authoring.policies import (
 )
 from sagas.authoring.redaction import REQUEST, Redaction
 from sagas.authoring.shapes.compiler import type_name
-from sagas.errors import DefinitionError, InvalidRequest, TypeChanged, listed, text_of
+from sagas.errors import DefinitionError, InvalidRequest, TypeChanged, listed
 from sagas.paths import EACH, Place
 
 if TYPE_CHECKING:
@@ -240,7 +240,8 @@ class SagaDefinition(Struct, frozen=True):
             fault = f"{whose} does not match {type_name(type_)} after its upcast: {listed(error.problems)}"
             raise TypeChanged(fault) from None
         except (Exception, SystemExit) as error:
-            raise TypeChanged(f"{mismatch}; its upcast raised {type(error).__name__}: {text_of(error)}") from error
+            # Report only the type: the text could quote the value. The stack trace has it, redacted.
+            raise TypeChanged(f"{mismatch}; its upcast raised {type(error).__name__}") from error
 
     def with_default(self, auto_disable: AutoDisable | None) -> SagaDefinition:
         """Return the definition with the service's ``auto_disable``, unless the class declares its own."""

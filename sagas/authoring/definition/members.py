@@ -9,7 +9,7 @@ from types import MethodType
 from typing import Any, cast
 
 from sagas.authoring.signatures import NameScope
-from sagas.authoring.steps import MAKERS, Compensation, Decorator, Member, Step
+from sagas.authoring.steps import MADE, MAKERS, Compensation, Decorator, Member, Step
 from sagas.authoring.waits import Sleep, Wait
 from sagas.errors import DefinitionError
 
@@ -82,6 +82,7 @@ def collect(cls: type[Any], where: str) -> Members:
                     raise DefinitionError(f'{where}: step "{step_name}": it has two compensations, {pair}')
                 own_undos[step_name] = value
         undos.update(own_undos)
+    _check_made(cls, where)
     by_method: dict[str, AnyStep] = {
         name: value for name, value in members.items() if isinstance(value, Step | Wait | Sleep)
     }
@@ -113,6 +114,22 @@ def _by_stored_name(
     return Members(steps, {stored[method]: undo for method, undo in undos.items()}, methods)
 
 
+def _check_made(cls: type[Any], where: str) -> None:
+    """Refuse members that have no name in their class, and decorators that decorate nothing. Nothing would run them."""
+    for made in (made for base in reversed(cls.__mro__) for made in vars(base).get(MADE, ())):
+        if made.used or (isinstance(made, Member) and made.owner is not None):
+            continue
+        if isinstance(made, Decorator):
+            raise DefinitionError(f"{where}: {made.call}(...) must decorate a method, but none follows")
+        if not made.name:
+            raise DefinitionError(f"{where}: a {type(made).__name__.lower()} has no name; assign it: NAME = ...")
+        raise DefinitionError(f'{where}: "{made.name}": {_hides(made)}')
+
+
+def _hides(member: Member) -> str:
+    return f"a decorator above it hides the {_word(_kind(member))} from the saga; put the other decorator below"
+
+
 def _check_other(value: object, where: str) -> None:
     """Refuse a value that looks like a step but is not one, or that hides a step."""
     if isinstance(value, Decorator) and not value.used:
@@ -123,10 +140,7 @@ def _check_other(value: object, where: str) -> None:
         raise DefinitionError(f"{where}: '{name}' is missing its parentheses: write {name}(...)")
     hidden = _within(value)
     if hidden is not None and hidden.owner is None:  # a member with an owner is a step anyway, of this class or another
-        word = _word(_kind(hidden))
-        raise DefinitionError(
-            f"{where}: a decorator above it hides the {word} from the saga; put the other decorator below"
-        )
+        raise DefinitionError(f"{where}: {_hides(hidden)}")
 
 
 def _within(value: object) -> Member | None:

@@ -74,13 +74,16 @@ class Problems(list[Problem]):
     """The problems that a walk has met so far.
 
     Args:
-        tried: the results that unions had for values in the same walk. Without them, members that differ only deep
-            inside would double the work at each level of a value.
+        of: the problems of which these are a part, because a union tries one of its members.
+        reads_back: whether a value that would be another when it is read back is a problem.
     """
 
-    def __init__(self, tried: dict[tuple[int, int, str], tuple[Any, bool, Any]] | None = None) -> None:
+    def __init__(self, of: Problems | None = None, *, reads_back: bool = True) -> None:
         super().__init__()
-        self.tried = {} if tried is None else tried
+        self.tried: dict[tuple[int, int, str], tuple[Any, bool, Any]] = {} if of is None else of.tried
+        """The results that unions had for values in the same walk. Without them, members that differ only deep inside
+        would double the work at each level of a value."""
+        self.reads_back = reads_back if of is None else of.reads_back
 
     def add(self, at: Path, message: str, actual_type: str = "") -> None:
         """Add a problem. After the first ``MAX_PROBLEMS``, problems are dropped."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from sagas.authoring.shapes.base import Path, Problems, SchemaDefinitions, Shape, too_deep
+from sagas.authoring.shapes.comparing import check_read_back
 from sagas.authoring.shapes.scalars import Boolean, Float, Integer, Null, String, whole
 
 
@@ -92,6 +93,7 @@ class FixedArray(Shape):
         self.items = items
         self.type = type_
         self.required = required
+        self._makes_itself = type_ is not tuple and "_fields" not in vars(type_)  # derived from a named tuple
 
     @property
     def label(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] -- the items are added later
@@ -104,12 +106,15 @@ class FixedArray(Shape):
             return self.expected(at, problems, value)
         if too_deep(at, problems):
             return None
+        before = len(problems)
         items: list[Any] = []
         at.append(0)
         for index, (shape, item) in enumerate(zip(self.items, value, strict=True)):
             at[-1] = index
             items.append(shape.encode(item, at, problems))
         at.pop()
+        if self._makes_itself and problems.reads_back and len(problems) == before:
+            check_read_back(self, value, items, at, problems)
         return items
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:

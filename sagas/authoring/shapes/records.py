@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
 import sys
 from collections.abc import Callable, Mapping
@@ -10,6 +12,7 @@ from typing import Any, cast, get_args
 from msgspec import Struct
 
 from sagas.authoring.shapes.base import Path, Problems, SchemaDefinitions, Shape, json_type_of, too_deep
+from sagas.authoring.shapes.comparing import check_equal, check_read_back
 from sagas.authoring.shapes.containers import Json, with_whole_numbers
 
 _ABSENT: Any = object()
@@ -51,6 +54,7 @@ class Record(Shape):
         self.recursive = False
         self._make = make
         self._exact = exact
+        self._makes_itself = exact is not None and makes_itself(exact)
 
     def complete(self, fields: list[RecordField]) -> None:
         """Set the fields. This is not in the constructor because a field can have the record's own type."""
@@ -61,6 +65,7 @@ class Record(Shape):
             return self.expected(at, problems, value)
         if too_deep(at, problems):
             return None
+        before = len(problems)
         encoded: dict[str, Any] = {}
         at.append("")
         for name, field in self.fields.items():
@@ -73,6 +78,8 @@ class Record(Shape):
         at.pop()
         if self._exact is None and len(encoded) < len(value):
             self._refuse_unknown(value, at, problems)
+        if self._makes_itself and problems.reads_back and len(problems) == before:
+            check_read_back(self, value, encoded, at, problems)
         return encoded
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
@@ -147,6 +154,19 @@ def _may_be_form(shape: Shape, data: Any) -> bool:
     return _may_be(shape, data) if isinstance(data, dict | list) else shape.accepts(data)
 
 
+def makes_itself(type_: type[Any]) -> bool:
+    """Whether a dataclass does more than to keep the values of its fields, so that one that is read back may differ."""
+    options = cast("Any", vars(type_).get("__dataclass_params__"))
+    if options is None or not options.init or hasattr(type_, "__post_init__"):
+        return True
+    if type_.__new__ is not object.__new__ or not (options.frozen or type_.__setattr__ is object.__setattr__):
+        return True
+    fields = dataclasses.fields(cast("Any", type_))
+    own = (cast("object", inspect.getattr_static(type_, field.name, None)) for field in fields)
+    descriptors = [hasattr(type(item), "__set__") and not inspect.ismemberdescriptor(item) for item in own]
+    return not all(field.init for field in fields) or any(descriptors)
+
+
 _JSON = Json()
 _DEFS = "#/$defs/"
 _STARS = "**********"
@@ -201,10 +221,16 @@ class Model(Shape):
         if refusal is not None:
             problem = "cannot read the JSON it writes: make its aliases and serializers match its fields"
             return problems.add(at, f"{self.name} {problem}")
-        if _STARS in text and again.model_dump(round_trip=True) != value.model_dump(round_trip=True):
+        if (
+            problems.reads_back
+            and _STARS in text
+            and again.model_dump(round_trip=True) != value.model_dump(round_trip=True)
+        ):
             return problems.add(
                 at, f"{self.name} writes a secret as stars: annotate the field as Secret[str] from sagas"
             )
+        if problems.reads_back:
+            check_equal(value, again, self.name, at, problems)
         return data
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:

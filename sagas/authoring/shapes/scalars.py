@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -27,6 +28,7 @@ from sagas.authoring.shapes.base import (
 MAX_INTEGER_BITS = 4_096
 """Python does not convert larger integers to text, because its limit is 4,300 digits."""
 
+_LARGEST = int(sys.float_info.max)
 _EXACT = 2.0**53
 """From this integer on, floats cannot represent every integer."""
 
@@ -136,9 +138,13 @@ class Float(Shape):
             number = math.inf
         if not math.isfinite(number):
             return problems.add(at, "expected a finite number")
+        if number != value and problems.reads_back:
+            return problems.add(at, "an integer that a float cannot represent")
         return number
 
-    decode = encode
+    def decode(self, data: Any, at: Path, problems: Problems) -> Any:
+        number = float(data) if type(data) is int and -_LARGEST <= data <= _LARGEST else data
+        return self.encode(number, at, problems)
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         return {"type": "number"}
@@ -253,6 +259,8 @@ def _write_time(value: time) -> str:
     offset = value.utcoffset()
     if offset is not None and offset % timedelta(minutes=1):
         raise ValueError("RFC 3339 allows no seconds in an offset")
+    if offset is None and value.tzinfo is not None:
+        raise ValueError("the offset of a time zone depends on the date")
     return _write(value)
 
 

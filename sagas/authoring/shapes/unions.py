@@ -53,7 +53,7 @@ class Union(Shape):
         if key not in problems.tried:
             outcome = (value, False, None)
             for candidate in candidates:
-                trial = Problems(problems.tried)
+                trial = Problems(problems)
                 result = getattr(candidate, method)(value, at, trial)
                 if not trial:
                     outcome = (value, True, result)

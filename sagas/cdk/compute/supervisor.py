@@ -1,5 +1,6 @@
 """The supervisor: a function that one rule calls every one to five minutes. At each call it looks for stalled sagas,
-every five minutes for sagas to purge. It sweeps every hour, and verifies a sample of audit trails every day."""
+every five minutes for sagas to purge. It sweeps every hour, verifies a sample of audit trails every day, and looks for
+leftovers every week."""
 
 from __future__ import annotations
 
@@ -50,6 +51,7 @@ class SupervisorFunction(SagaFunction, Part):
             environment=environment,
             function=options,
             description="Finds stalled sagas and sagas to purge, and sweeps orphaned objects",
+            sends_to=shared.queues.values(),
         )
         # Operators call the alias, so they reach the same version as the rule, also during a deployment.
         tag_part(self.alias, "supervisor")

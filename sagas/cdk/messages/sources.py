@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import jsii
-from aws_cdk import Aws
+from aws_cdk import Aws, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
@@ -23,7 +23,8 @@ from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IDependable
 
-from sagas.cdk.data.encryption import allow_key
+from sagas.cdk.data.encryption import allow_key, via_services
+from sagas.cdk.layout.roles import OwnRole
 from sagas.cdk.messages.commands import TIMEOUT, CommandFunction, CommandQueue
 from sagas.cdk.options.service_options import AnyKey
 from sagas.errors import DefinitionError
@@ -107,6 +108,10 @@ class Connector:
                 raise DefinitionError(f"{what}: the source must be {expected}, not {source!r}")
 
     def _rule(self, rule: events.Rule, command: Mapping[str, Any], what: str) -> None:
+        if _outermost(rule) is not _outermost(self.service):
+            fault = f"the rule {rule.node.path} is in another stack, so the two stacks would depend on each other"
+            advice = "create it in the service's stack, or have it send to a queue of yours, and use that as the source"
+            raise DefinitionError(f"{what}: {fault}; {advice}")
         self.commands.let_send("events", rule, what)
         target = targets.SqsQueue(
             self.commands.imported,
@@ -119,12 +124,12 @@ class Connector:
         """Return the command queue as the target of a schedule."""
         queue, dead_letters = self.commands.queue.queue_arn, self.commands.dead_letters.queue_arn
         # All schedules of the service share one role.
-        role = cast("iam.Role | None", self.commands.node.try_find_child("SchedulerRole"))
+        role = cast("OwnRole | None", self.commands.node.try_find_child("SchedulerRole"))
         if role is None:
             condition = {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
             principal = iam.ServicePrincipal("scheduler.amazonaws.com", conditions=condition)
-            role = iam.Role(self.commands, "SchedulerRole", assumed_by=cast("iam.IPrincipal", principal))
-            role.add_to_policy(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[queue, dead_letters]))
+            role = OwnRole(self.commands, "SchedulerRole", principal=principal)
+            role.allow(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[queue, dead_letters]))
             allow_key(role, self.key)
         return scheduler.CfnSchedule.TargetProperty(
             arn=queue,
@@ -159,6 +164,10 @@ class Connector:
             raise DefinitionError(f"{what}: the queue {queue.node.path} {fault}")
         if queue.fifo:
             raise DefinitionError(f"{what}: the queue {queue.node.path} is a FIFO queue; sagas cannot keep its order")
+        if queue.encryption_master_key is not None:  # the app's queue may have another key than the service
+            key, via = queue.encryption_master_key.key_arn, via_services("sqs")
+            statement = iam.PolicyStatement(actions=["kms:Decrypt"], resources=[key], conditions=via)
+            self.function.role.allow(statement)
         self.function.listen(cast("sqs.IQueue", queue))
         self.function.declare(queue.queue_arn, command)
 
@@ -169,6 +178,13 @@ class Connector:
             number += 1
             id = f"{base}{number}"
         return id
+
+
+def _outermost(construct: Construct) -> Stack:
+    stack = Stack.of(construct)
+    while stack.nested_stack_parent is not None:
+        stack = stack.nested_stack_parent
+    return stack
 
 
 @jsii.implements(sns.ITopicSubscription)

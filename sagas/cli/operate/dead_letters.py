@@ -13,6 +13,7 @@ from sagas.cli.operate.operating import replaced
 from sagas.cli.output import count_of, emit, fail, plain, plain_line, pretty, say, warn
 from sagas.cli.tables import show_dead_letters
 from sagas.cli.target import Target, on_target
+from sagas.client.endpoints import COMMANDS
 from sagas.core.text import moment
 from sagas.errors import SagaError
 
@@ -154,7 +155,8 @@ def redrive(
         say(f"SQS moves the messages of {name} back to their queues.")
     else:
         for letter in moves.moved:
-            say(f"{letter.saga} {letter.saga_id} continues at step {letter.step}.")
+            returned = f"Message {letter.message_id} is in the command queue again."
+            say(returned if name == COMMANDS else f"{letter.saga} {letter.saga_id} continues at step {letter.step}.")
         for letter in moves.skipped:
             say(f"Message {letter.message_id} stays: its source queue is unknown.")
         say(f"Moved {count_of(len(moves.moved), 'message')}.")

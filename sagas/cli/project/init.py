@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from enum import StrEnum
 from importlib.metadata import version
@@ -51,7 +52,7 @@ def init(
     example: Annotated[Example, typer.Option(help="Feature that the first saga shows")] = Example.TRIP,
 ) -> None:
     """Create a project with a first saga, its tests and the CDK app that deploys it."""
-    project_name = re.sub(r"[^a-z0-9]+", "-", directory.resolve().name.lower()).strip("-") if name is None else name
+    project_name = _name_of(directory.resolve()) if name is None else name
     advice = "; choose another with --name" if name is None else ""
     if project_name in _RESERVED:
         fail(f'a project cannot be called "{project_name}"{advice}')
@@ -87,6 +88,14 @@ def init(
     say("  pytest")
     say("  sagas local up")
     say("README.md explains the rest.")
+
+
+def _name_of(directory: Path) -> str:
+    """Return a project's name from its directory's: ``uber-shop`` for ``Über Shop``. Letters that cannot be written in
+    ASCII stay, so that the name is refused."""
+    letters = unicodedata.normalize("NFKD", directory.name.casefold())
+    plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    return re.sub(r"[\W_]+", "-", plain).strip("-")
 
 
 def _template(folder: Traversable, path: PurePosixPath) -> Iterator[tuple[PurePosixPath, Traversable]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,7 +25,7 @@ from sagas.cli.target import Target, on_target
 from sagas.cli.times import Since, Timeout, Until, length
 from sagas.client.endpoints import COMMANDS
 from sagas.core.states import SagaStatus
-from sagas.core.text import moment
+from sagas.core.text import moment, parse_json
 from sagas.errors import SagaError
 
 if TYPE_CHECKING:
@@ -40,8 +39,9 @@ def json_input(file: typer.FileText | None, data: str | None) -> object:
     if (file is None) == (data is None):
         raise typer.BadParameter("expected one of the two", param_hint="--file/--data")
     try:
-        return json.loads(file.read() if file is not None else data or "")
-    except (ValueError, RecursionError) as error:
+        text = file.read() if file is not None else data or ""
+        return parse_json(text.removeprefix("\ufeff"))  # some editors write a byte order mark
+    except ValueError as error:
         fail(f"{file.name if file is not None else '--data'} is not JSON: {error}")
 
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from sagas.client.endpoints import COMMANDS
 from sagas.client.transport import Calls
 from sagas.core.states import SagaStatus
 from sagas.errors import NotFound, SagaError
@@ -162,4 +163,5 @@ class DeadLetterCalls(Calls):
         from sagas.client.operate.dead_letters import DeadLetterQueue
 
         url, sources = endpoints.dead_letter_queues[type], endpoints.queues.get(type, {})
-        return DeadLetterQueue(self._connect("sqs"), url, sources, self.caller)
+        destination = endpoints.command_queue if type == COMMANDS else ""
+        return DeadLetterQueue(self._connect("sqs"), url, sources, self.caller, destination=destination)

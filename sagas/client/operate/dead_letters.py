@@ -18,6 +18,8 @@ from sagas.core.text import iso
 from sagas.engine.clock import SystemClock
 from sagas.errors import NotFound, SagaError, full_text
 from sagas.messaging.message import parse_record, redrive_attributes
+from sagas.paths import is_path
+from sagas.spellings import HIDDEN
 
 if TYPE_CHECKING:  # the client imports this module
     from sagas.client.client import SagaClient
@@ -25,8 +27,7 @@ if TYPE_CHECKING:  # the client imports this module
 
 _AT_ONCE = 16
 """At most this many sagas are read at a time."""
-_HIDDEN = "***"
-_NAMES = ("action", "type", "saga_id", "step")
+_NAMES = ("action", "command", "type", "saga_id", "step")
 """The fields of a command that are no data."""
 _PAYLOAD = 3
 """The index of the payload in an entry that a message carries."""
@@ -166,14 +167,25 @@ def failures_of(sagas: SagaClient, letters: Iterable[DeadLetter]) -> dict[str, F
 
 
 class DeadLetterQueue:
-    """The dead-letter queue of one saga type. ``sources`` has the URLs of its source queues, by step. ``mover`` returns
-    the ARN of the caller that moves messages; empty if unknown."""
+    """The dead-letter queue of one saga type, or of the command queue.
 
-    def __init__(self, sqs: Any, url: str, sources: Mapping[str, str], mover: Callable[[], str] = str) -> None:
+    Args:
+        sqs: the client of SQS.
+        url: the queue's URL.
+        sources: the URLs of its source queues, by step.
+        mover: returns the ARN of the caller that moves messages; empty if unknown.
+        destination: the URL of the command queue, to which all its dead letters return. The function sends them here,
+            so SQS does not know where they came from.
+    """
+
+    def __init__(
+        self, sqs: Any, url: str, sources: Mapping[str, str], mover: Callable[[], str] = str, *, destination: str = ""
+    ) -> None:
         self._sqs = sqs
         self._url = url
         self._sources = sources
         self._mover = mover
+        self._destination = destination
 
     def peek(self, limit: int) -> list[DeadLetter]:
         """Return up to ``limit`` messages. They stay in the queue."""
@@ -200,14 +212,18 @@ class DeadLetterQueue:
         """Have SQS move all messages back. If the endpoint cannot do that, move them one by one."""
         try:
             with translated("SQS", quoted=True):
-                queue = self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])
-                task = self._sqs.start_message_move_task(SourceArn=queue["Attributes"]["QueueArn"])
+                to = {"DestinationArn": self._arn_of(self._destination)} if self._destination else {}
+                task = self._sqs.start_message_move_task(SourceArn=self._arn_of(self._url), **to)
                 return Redrive(task=str(task["TaskHandle"]))
         except SagaError as error:
             cause = error.__cause__
             if isinstance(cause, ClientError) and code_of(cause) in _NO_SUCH_ACTION:
                 return self.move(None, on_progress)
             raise
+
+    def _arn_of(self, url: str) -> str:
+        answer = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
+        return str(answer["Attributes"]["QueueArn"])
 
     def move(self, saga_id: str | None, on_progress: OnProgress | None = None, reason: str = "") -> Redrive:
         """Move the messages of one saga, or all, back to their queues, with the caller and the reason as attributes.
@@ -221,15 +237,17 @@ class DeadLetterQueue:
                 letter = _read(message)
                 if saga_id not in (None, letter.saga_id):
                     continue
-                if letter.saga_id in resumed and letter.sent_at > began:
+                if letter.saga_id and letter.saga_id in resumed and letter.sent_at > began:
                     continue  # the saga was resumed and sent this message later
-                if letter.step not in self._sources:
+                target = self._destination or self._sources.get(letter.step)
+                if target is None:
                     remaining.append(letter)
                     continue
                 # Send first, then delete. If the deletion fails, there are two messages, and the saga ignores one of
                 # them.
-                attributes = redrive_attributes(message.get("MessageAttributes", {}), self._mover(), reason)
-                target = self._sources[letter.step]
+                attributes: dict[str, Any] = message.get("MessageAttributes", {})
+                if not self._destination:  # a command's saga has no audit trail yet
+                    attributes = redrive_attributes(attributes, self._mover(), reason)
                 with translated("SQS", quoted=True):
                     copy = self._sqs.send_message(
                         QueueUrl=target, MessageBody=message["Body"], MessageAttributes=attributes
@@ -267,14 +285,15 @@ class DeadLetterQueue:
 
 
 def _without_payloads(text: str, body: Any) -> str:
-    """Return a body with ``***`` in place of all payloads, because the types that mark secrets are not known here."""
+    """Return a body with ``***`` in place of all payloads and of texts that may quote them, because the types that mark
+    secrets are not known here."""
     fields = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
     inputs, commit = fields.get("inputs"), fields.get("commit")
     view = dict(fields)
     if isinstance(inputs, list):
         view["inputs"] = [_without_payload(entry) for entry in cast("list[Any]", inputs)]
-    if isinstance(commit, dict) and cast("dict[str, Any]", commit).get("payload") is not None:
-        view["commit"] = {**cast("dict[str, Any]", commit), "payload": _HIDDEN}
+    if isinstance(commit, dict):
+        view["commit"] = _without_texts(cast("dict[str, Any]", commit))
     return text if view == fields else json.dumps(view, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -283,12 +302,25 @@ def _without_payload(entry: Any) -> Any:
     parts = cast("list[Any]", entry) if isinstance(entry, list) else []
     if len(parts) <= _PAYLOAD or parts[_PAYLOAD] is None:
         return cast("Any", entry)
-    return [*parts[:_PAYLOAD], _HIDDEN]
+    return [*parts[:_PAYLOAD], HIDDEN]
 
 
-def _rejected(fields: Mapping[str, Any]) -> str:
-    """Return the body of a rejected command or event without its data: no type says which part of it is secret."""
-    return json.dumps({name: value if name in _NAMES else _HIDDEN for name, value in fields.items()})
+def _without_texts(commit: dict[str, Any]) -> dict[str, Any]:
+    """Return an outcome that waits in a message, with ``***`` in place of its payload and its texts."""
+    view = {**commit, "payload": HIDDEN} if commit.get("payload") is not None else commit
+    details: Any = commit.get("details")
+    if not isinstance(details, dict):
+        return view
+    texts = {name: HIDDEN for name in ("message", "stack_trace") if name in details}
+    error = cast("Any", details).get("error")
+    failure = {"error": {**cast("dict[str, Any]", error), "message": HIDDEN}} if isinstance(error, dict) else {}
+    return {**view, "details": {**cast("dict[str, Any]", details), **texts, **failure}}
+
+
+def _rejected(fields: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+    """Return the body of a rejected command or event without its data: no type says which part of it is secret. ``own``
+    are the fields of a command, of which some are no data."""
+    return json.dumps({name: value if name in _NAMES and name in own else HIDDEN for name, value in fields.items()})
 
 
 def _read(message: Mapping[str, Any]) -> DeadLetter:
@@ -307,7 +339,12 @@ def _read(message: Mapping[str, Any]) -> DeadLetter:
     attributes = {name: str(value.get("StringValue", "")) for name, value in values.items()}
     # A rejected command has a reason. An event that could not be delivered has an error message.
     rejected = (attributes.get("reason") or attributes.get("ERROR_MESSAGE", "")) if reason else ""
-    text = _rejected(fields) if rejected else _without_payloads(message["Body"], body)
+    if rejected:
+        own = {} if "source" in attributes else fields
+        text, fields = _rejected(fields, own), {name: value for name, value in own.items() if not is_path(value)}
+        fields["saga"] = attributes.get("type") or fields.get("type", "")
+    else:
+        text = _without_payloads(message["Body"], body)
     fields = {**fields, **attributes}
     dispatch, hops = fields.get("dispatch"), fields.get("hops", 0)
     system: Mapping[str, str] = message.get("Attributes", {})

@@ -54,8 +54,12 @@ _MOST_NAMES = 5
 _NOT_ITS_OWN = ("sagas.", "aws_lambda_powertools.", "asyncio.")
 
 
-def _as_it_is(text: str) -> str:
-    return text
+Redact = Callable[[str, int], str]
+"""Returns a text without hidden values, cut to a number of characters."""
+
+
+def _as_it_is(text: str, longest: int) -> str:
+    return text[:longest]
 
 
 def step_failure(
@@ -68,7 +72,7 @@ def step_failure(
     raised: Exception,
     cancelled: bool = False,
     began: bool = True,
-    redact: Callable[[str], str] = _as_it_is,
+    redact: Redact = _as_it_is,
     look_at: float = 0.0,
     in_doubt_on: tuple[type[BaseException], ...] | None = (),
     late: bool = False,
@@ -83,7 +87,8 @@ def step_failure(
         if look_at:
             postponed = index, step.attempts.made, failure.message, round(look_at - now, 3), look_at, now
             return ev.StepPostponed(*postponed, because=ev.RELEASE), {}
-        return ev.StepDeadLettered(index, ev.DeadLetterCause.TYPE_CHANGED, failure=failure), {}
+        trace = {"stack_trace": _stack_trace(error, redact)} if error.__cause__ is not None else {}
+        return ev.StepDeadLettered(index, ev.DeadLetterCause.TYPE_CHANGED, failure=failure), trace
     used = step.attempts.used
     permanent = retry.gives_up(error)
     again = not permanent and not cancelled and used < retry.executions
@@ -148,15 +153,21 @@ def _checked(error: NotYet) -> Exception:
 
 
 def postponement(
-    held: SagaState, index: int, error: NotYet, poll_timeout: float, now: float
+    held: SagaState,
+    index: int,
+    error: NotYet,
+    poll_timeout: float,
+    now: float,
+    redact: Redact = _as_it_is,
+    mark: str = "",
 ) -> ev.StepFailed | ev.CompensationFailed | ev.Postponed:
     """Return the fact to record when a step or its undo raised ``NotYet``: a postponement, or a final failure after the
     poll timeout.
-    ``poll_timeout``: seconds from the first postponement. ``now``: epoch seconds."""
+    ``poll_timeout``: seconds from the first postponement. ``now``: epoch seconds. ``mark``: that of ``redact``."""
     polling, step = held.polling, held.steps[index]
     attempt = step.undo_attempts.made if held.undoing else step.attempts.made
     since, looks = (polling.since + _held_up(held, polling), polling.looks + 1) if polling else (now, 1)
-    end, message = round(since + poll_timeout, 3), error.message[:_LONGEST_REASON]
+    end, message = round(since + poll_timeout, 3), redact(error.message, _LONGEST_REASON)
     if now >= end and held.undoing:
         return ev.CompensationFailed(index, attempt, ev.Failure("NotYet", message))
     if now >= end:
@@ -164,7 +175,7 @@ def postponement(
     after = max(error.after, _SLOW) if looks > _MANY and not error.steady else error.after
     again = min(round(now + after, 3), end)  # the last poll is at the end of the poll_timeout
     kind = ev.CompensationPostponed if held.undoing else ev.StepPostponed
-    return kind(index, attempt, message, after, again, since, looks)
+    return kind(index, attempt, message, after, again, since, looks, redacted_by=mark)
 
 
 class NotRead(SagaError):
@@ -232,7 +243,7 @@ def undo_failure(
     *,
     raised: Exception,
     began: bool = True,
-    redact: Callable[[str], str] = _as_it_is,
+    redact: Redact = _as_it_is,
 ) -> tuple[ev.CompensationAttemptFailed | ev.CompensationFailed, dict[str, Any]]:
     """Return the fact to record when a step's undo raised, and further details for its entry. ``raised``: the error
     itself, or the group that it leads."""
@@ -247,11 +258,11 @@ def undo_failure(
     return ev.CompensationAttemptFailed(index, step.undo_attempts.made, failure, _retry_at(retry, used, clock)), first
 
 
-def _failure(error: Exception, raised: Exception, began: bool, redact: Callable[[str], str]) -> ev.Failure:
+def _failure(error: Exception, raised: Exception, began: bool, redact: Redact) -> ev.Failure:
     """Return the failure with the name of the error's class. Some names say that code did not run. If the code itself
     raised such an error, the module's name is put in front. Of a group, the other errors are counted."""
     others = _others(error, raised)
-    text = redact(text_of(error))[: _LONGEST_MESSAGE - len(others)]
+    text = redact(text_of(error), _LONGEST_MESSAGE - len(others))
     failure = ev.Failure(type(error).__name__, f"{text}{others}".lstrip() if others else text)
     if failure.code_missing or (failure.type_changed and (began or not isinstance(error, TypeChanged))):
         failure = replace(failure, type=f"{type(error).__module__}.{failure.type}")
@@ -274,7 +285,7 @@ def _traced(error: Exception, raised: Exception) -> Exception:
     return raised if isinstance(raised, BaseExceptionGroup) else error
 
 
-def _stack_trace(error: Exception, redact: Callable[[str], str], longest: int = _LONGEST_TRACE) -> str:
+def _stack_trace(error: Exception, redact: Redact, longest: int = _LONGEST_TRACE) -> str:
     """Return the traceback of an error and of its causes, each starting at the saga's own code. The frames before it,
     of the library and asyncio, are always the same. In a long traceback, the message is cut rather than the frames,
     after secrets were redacted."""
@@ -288,7 +299,7 @@ def _stack_trace(error: Exception, redact: Callable[[str], str], longest: int = 
             if isinstance(raised, BaseExceptionGroup) and part.exceptions is not None:
                 group = cast("BaseExceptionGroup[BaseException]", raised)
                 parts += zip(group.exceptions, part.exceptions, strict=True)
-    lines = [redact(line) for line in whole.format()]
+    lines = [redact(line, longest) for line in whole.format()]
     if sum(map(len, lines)) > longest:
         most = longest // 4
         lines = [line if len(line) <= most else f"{line[: most - 4]}...\n" for line in lines]

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import copy_context
 from datetime import datetime
 from types import AsyncGeneratorType, GeneratorType
@@ -48,7 +49,8 @@ _NO_STATE = "each attempt has an instance of its own; return the value, and let 
 
 
 class StepExited(SagaError):
-    """User code called ``sys.exit``, or cancelled its own task. The attempt failed, but the function continues."""
+    """User code called ``sys.exit``, raised ``GeneratorExit`` or cancelled its own task. The attempt failed, but the
+    function continues."""
 
 
 def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[str, int]:
@@ -69,13 +71,18 @@ def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[s
 
 
 def secrets_in(definition: SagaDefinition, parameters: tuple[Parameter, ...], values: Mapping[str, Value]) -> list[str]:
-    """Return the redacted values in the inputs of a step or undo, as texts to search for."""
-    secrets = list[str]()
+    """Return the redacted values in the inputs of a step or undo, as texts to search for: as they are stored, and as
+    the code gets them, with defaults and after an ``upcast``."""
+    secrets, redaction = list[str](), definition.redaction
     for parameter in parameters:
         text, hidden = values.get(parameter.name, Value(None))
         source = parameter.step or REQUEST
-        if text is not None and (hidden or source in definition.redaction.hidden):
-            secrets += definition.redaction.view(source, json.loads(text), hidden)[1]
+        if text is None or not (hidden or source in redaction.hidden):
+            continue
+        secrets += redaction.view(source, json.loads(text), hidden)[1]
+        with suppress(Exception):  # the code does not get a value that does not fit, or that cannot be written again
+            given = encode(definition.stored(source, json.loads(text)), redaction.types[source])
+            secrets += redaction.view(source, given, hidden)[1]
     return secrets
 
 
@@ -164,7 +171,7 @@ class Runner:
             if isinstance(error, AttributeError) and error.obj is instance:
                 error.add_note(_NO_STATE)
             cancelled = isinstance(error, _of_asyncio("CancelledError"))
-            if not cancelled and not isinstance(error, Exception | SystemExit):
+            if not cancelled and not isinstance(error, Exception | SystemExit | GeneratorExit):
                 raise
             if context.overtime >= 0 and not any(isinstance(leaf, PermanentError) for leaf in leaves(error)):
                 context.refuse()
@@ -172,6 +179,8 @@ class Runner:
                 raise TimedOut(_too_late(context, code.timeout, end)) from error
             if isinstance(error, SystemExit):
                 raise StepExited(f"the step called sys.exit({text_of(error)})") from error
+            if isinstance(error, GeneratorExit):
+                raise StepExited("the step raised GeneratorExit") from error
             if cancelled:
                 context.raise_if_cancelled()
                 raise StepExited("the step was cancelled by its own code") from error

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from sagas.authoring.codec import content_hash, decode, encode
 from sagas.authoring.definition.definition import StepDefinition
+from sagas.authoring.shapes.comparing import equal
 from sagas.core.automaton import decide
 from sagas.core.commands import Refuse, SignalArrived, StallNoticed
 from sagas.core.rules import in_wait
@@ -19,7 +20,7 @@ from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext, write_contended
 from sagas.engine.ports import WorkSender
 from sagas.engine.read.reader import Reader
-from sagas.errors import Conflict, NotFound, SagaError, Unavailable
+from sagas.errors import Conflict, InvalidRequest, NotFound, SagaError, Unavailable
 from sagas.messaging.work import NOW, OneSaga
 from sagas.store.connection import Fenced
 from sagas.store.inbox import Inbox, SentSignal
@@ -66,8 +67,9 @@ class Signals(Struct, frozen=True):
     def send(self, name: str, saga_id: str, step: str, value: Any, actor: str) -> Signalled:
         """Send a value to a step that waits for it now, or will wait for it."""
         type_ = self.step(name, saga_id, step).signal_type
-        # Decode and encode the value as its type: values with and without explicit defaults are then equal.
-        written = encode(decode(value, type_), type_)
+        decoded = decode(value, type_)
+        # Decode and encode the value as its type: values with and without explicit defaults then have the same hash.
+        written = encode(decoded, type_, reads_back=False)
         payload = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
         clock = self.advancer.services.clock
         hidden = self.advancer.registry.get(name).definition.redaction.hidden.get(step, ())
@@ -84,7 +86,7 @@ class Signals(Struct, frozen=True):
                 existing = self.inbox.get(saga_id, state.steps[index])
                 if existing is None:
                     raise Conflict(decision.then.reason)
-                if existing.content != signal.content:
+                if existing.content != signal.content and not _is_equal(existing, decoded, type_):
                     raise Conflict(f"another value was sent to step {step} before")
                 return Signalled(self._take(state), accepted=False)
             if write_contended(clock, partial(self.inbox.accept, state, index, signal, plan.stale_after)):
@@ -111,6 +113,14 @@ class Signals(Struct, frozen=True):
             with suppress(SagaError):
                 self.queues.send_work(NOW, [OneSaga(state.saga_id).work()])
         return after
+
+
+def _is_equal(existing: SentSignal, value: Any, type_: Any) -> bool:
+    """Whether a signal has an equal value in another spelling."""
+    try:
+        return equal(decode(json.loads(existing.payload), type_), value)
+    except InvalidRequest:  # the type has changed
+        return False
 
 
 def _to_be_taken(state: SagaState) -> bool:

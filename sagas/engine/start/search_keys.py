@@ -23,7 +23,8 @@ def values_of(saga_type: SagaType, request: Any) -> dict[str, str]:
 
 
 def _values(definition: SagaDefinition, request: object) -> dict[str, str]:
-    written = encode(request, definition.request_type)
+    # The request has been read from JSON, and is not stored in this form.
+    written = encode(request, definition.request_type, reads_back=False)
     values = {key.name: key.value(written) for key in definition.find_by}
     return {name: value for name, value in values.items() if value is not None}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable
@@ -11,6 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sagas.authoring.codec import decode
+from sagas.authoring.redaction import REQUEST
+from sagas.authoring.shapes.comparing import equal
 from sagas.core.gates import Scope
 from sagas.core.ids import KEY_PATTERN, LONGEST_KEY, id_for_key
 from sagas.core.states import SagaState
@@ -22,7 +25,7 @@ from sagas.engine.registry import Registry, SagaType
 from sagas.engine.start.blueprints import Blueprints
 from sagas.engine.start.children import first_entry, first_message, new_state, trace_details
 from sagas.engine.start.search_keys import named, search_keys_of, values_of
-from sagas.errors import InvalidRequest, Problem, SagaError, Unavailable
+from sagas.errors import InvalidRequest, Problem, SagaError, TypeChanged, Unavailable
 from sagas.store.control.control import ControlItems
 from sagas.store.index.search_keys import SearchKeys
 from sagas.store.journal.entries import Entry
@@ -133,9 +136,9 @@ class Starter:
     def _started(self, saga_type: SagaType, entry: Entry) -> Started | None:
         """Start a saga with its first entry, or return the saga that an earlier call started; ``None`` if the earlier
         start had died and was forgotten just now."""
-        stored = self._journal.begin(entry)
+        stored = self._journal.put(entry)
         used_for = stored.tombstone.request_hash if stored.tombstone else stored.details.get("request_hash")
-        if used_for != entry.details["request_hash"]:
+        if used_for != entry.details["request_hash"] and not self._has_equal(saga_type, stored, request):
             problem = Problem("header.Idempotency-Key", "was used with another body")
             raise KeyReused("this idempotency key was used before with another request", [problem])
         if stored is not entry:
@@ -148,6 +151,18 @@ class Starter:
         if state.token == 0:
             self._send_first(saga_type, state, entry)
         return Started(created, entry, created=True)
+
+    def _has_equal(self, saga_type: SagaType, first: Entry, request: Any) -> bool:
+        """Whether the request in a first entry is equal, as the deployed type reads both: in another spelling, with or
+        without a default. Of a purged saga, only the hash of the request remains."""
+        if first.tombstone is not None:
+            return False
+        try:
+            definition, payload = saga_type.definition, self._journal.load(first).payload
+            stored = definition.stored(REQUEST, json.loads(payload or "null"))
+            return equal(stored, decode(request, definition.request_type))
+        except (InvalidRequest, TypeChanged):
+            return False
 
     def _refusal(self, saga_type: SagaType) -> Paused | None:
         """Return why the type does not accept new sagas now; ``None`` if it does."""
@@ -182,7 +197,7 @@ class Starter:
             if remains is not None:
                 return Started(remains.state, entry, created=False)
         if state is None:
-            state = new_state(saga_type, entry)
+            state = new_state(saga_type, entry, self._clock.now())
             stale_after = saga_type.definition.stale_after.total_seconds()
             items = self._search_keys.items(state, search_keys_of(saga_type, entry))
             created = self._control.create_again(state, stale_after, self._journal, items)

@@ -55,7 +55,9 @@ class LeftoverFinder(Struct, frozen=True):
 
     def run(self, budget: float) -> LeftoverReport:
         """Continue this week's search, or begin the next. ``budget``: seconds the run may take."""
-        scan, report, now = self.scans.get(), LeftoverReport(), self.clock.now()
+        report = LeftoverReport()
+        scan = self.scans.get()
+        now = self.clock.now()
         end = now + budget
         if scan.phase == "done":
             if scan.began_at and now < scan.began_at + _WEEK:
@@ -78,7 +80,8 @@ class LeftoverFinder(Struct, frozen=True):
         return replace(scan, entry=page.after, phase="entries" if page.after else "objects")
 
     def _objects(self, scan: LeftoverScan, report: LeftoverReport) -> LeftoverScan:
-        page, before = self.leftovers.objects(scan.key), self.clock.now() - _OLD
+        page = self.leftovers.objects(scan.key)
+        before = self.clock.now() - _OLD
         old = [item.key for item in page.objects if item.modified_at < before]
         purged, unknown = self.leftovers.gone(old)
         if len(page.objects) >= _FEW and 2 * len(unknown) > len(page.objects):

@@ -215,8 +215,11 @@ class Purger(Struct, frozen=True):
         entries = self.journal.entries_of(places)
         # A child's request is in S3 only if those of all children of its step together are.
         aside = purge.requested or any(map(_names_objects, entries.pop(parent.saga_id, {}).values()))
-        for saga_id, by_seq in entries.items():
-            first = by_seq[1]
+        for saga_id in ids:
+            first = entries.get(saga_id, {}).get(1)
+            if first is None:  # its writer may have died before the entry
+                self.tombstones.clear(saga_id, [], aside=aside)
+                continue
             if first.tombstone is not None:
                 continue
             lost = None if first.action == NEVER_STARTED else self.reader.remains.behind(first)

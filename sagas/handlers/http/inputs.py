@@ -11,16 +11,22 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, cast
+from urllib.parse import parse_qs
 
 from sagas.authoring.shapes.base import Path
 from sagas.core.ids import KEY_PATTERN, LONGEST_CANCEL_REASON, LONGEST_CORRELATION_ID
 from sagas.core.states import SagaStatus
+from sagas.core.text import parse_json, plain
 from sagas.errors import InvalidRequest, NotFound, Problem, TooLarge, listed
 from sagas.handlers.http.answers import MalformedBody
 from sagas.store.index.listing import TimeRange
 
 LARGEST_BODY = 256 * 1024
 """The maximum size of a body in bytes."""
+
+FORM = "application/x-www-form-urlencoded"
+MOST_FIELDS = 1_000
+"""The maximum number of fields in a form."""
 
 WHOLE_ID = 36
 """The number of characters of a saga's id."""
@@ -104,28 +110,40 @@ class Request:
         return tag in cached
 
     def body(self) -> Any:
-        """Return the body as JSON builtins.
+        """Return the body as JSON builtins. JSON whose value readers may disagree on is refused."""
+        text = self._text()
+        try:
+            return parse_json(text)
+        except json.JSONDecodeError as error:
+            raise MalformedBody(f"the body is not JSON: {error.msg} at character {error.pos + 1}") from error
+        except ValueError as error:
+            raise MalformedBody(f"the body cannot be read: {error}") from error
 
-        If an object has the same key twice, it is refused, because readers may disagree on the value.
-        """
+    def body_or_form(self) -> Any:
+        """Return the body as JSON builtins. A form becomes an object of texts; a name that it has several times gets a
+        list of them."""
+        if (self.header("Content-Type") or "").partition(";")[0].strip().lower() != FORM:
+            return self.body()
+        try:
+            fields = parse_qs(self._text(), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
+        except ValueError as error:
+            fault = f"it is not a form in UTF-8 with at most {MOST_FIELDS:,} fields"
+            raise MalformedBody(f"the body cannot be read: {fault}") from error
+        return {name: values[0] if len(values) == 1 else values for name, values in fields.items()}
 
-        def constant(name: str) -> Any:
-            raise ValueError(f"{name} is not JSON")
-
-        def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-            values = dict(pairs)
-            if len(values) < len(pairs):
-                raise ValueError("an object has the same key twice")
-            return values
-
+    def _text(self) -> str:
+        """Return the body as text, without the mark that some editors put before UTF-8."""
         raw: str = self._event.get("body") or ""
+        coding = self.header("Content-Encoding")
+        if coding is not None and coding.lower() != "identity":
+            raise MalformedBody(f"the body cannot be read: it is compressed ({plain(coding[:32])}); send it as it is")
         try:
             data = base64.b64decode(raw, validate=True) if self._event.get("isBase64Encoded") else raw.encode()
             if len(data) > LARGEST_BODY:
                 raise TooLarge(f"the body is {len(data)} bytes; the limit is {LARGEST_BODY}")
-            return json.loads(data.decode("utf-8-sig"), parse_constant=constant, object_pairs_hook=unique)
-        except (ValueError, RecursionError) as error:
-            raise MalformedBody("the body is not JSON, or has an object with the same key twice") from error
+            return data.decode("utf-8-sig")
+        except ValueError as error:
+            raise MalformedBody("the body cannot be read: it is not UTF-8") from error
 
     @property
     def has_body(self) -> bool:

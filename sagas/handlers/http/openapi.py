@@ -8,7 +8,7 @@ from sagas.authoring.definition.definition import StepDefinition
 from sagas.core.ids import KEY_PATTERN, LONGEST_CANCEL_REASON, LONGEST_CORRELATION_ID, LONGEST_KEY
 from sagas.engine.registry import SagaType
 from sagas.handlers.http.bodies import describe_body, may_be_absent
-from sagas.handlers.http.inputs import SHORTEST_ID_START
+from sagas.handlers.http.inputs import FORM, SHORTEST_ID_START
 from sagas.handlers.http.schemas import Json, TypeSchemas, answer_schemas, one_of, ref, type_schemas
 from sagas.operations import ATTENTION, AUDIT, CANCEL, LIST, OPERATIONS, SIGNAL, START, STATS, Operation
 
@@ -210,6 +210,7 @@ def _callback_path(sagas: list[SagaType], schemas: list[TypeSchemas]) -> Json:
     )
     token = {"name": "token", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
     open_to_all: Json = {"security": list[Json](), **_body({"anyOf": bodies})}
+    open_to_all["requestBody"]["content"] |= {FORM: {"schema": {"type": "object"}}}
     return {operation.path: {"parameters": [token], "post": _described(operation) | open_to_all}}
 
 

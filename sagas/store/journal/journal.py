@@ -62,8 +62,7 @@ class Journal:
         if text is not None:
             text = self._payloads.encrypted(entry.saga_id, _place_of(entry), text)
         if text is not None and self._payloads.is_large(text):
-            writer = entry.token or entry.salt
-            text, ref = None, self._payloads.put(entry.saga_id, entry.seq, writer, text)
+            text, ref = None, self._payloads.put(entry.saga_id, entry.seq, entry.token or entry.salt, text)
         item = attributes_of(
             {
                 "saga_id": entry.saga_id,
@@ -108,23 +107,33 @@ class Journal:
 
     def put(self, entry: Entry) -> Entry:
         """Write ``entry`` into its slot, once. Returns ``entry``, or the entry that was there before: this worker's
-        own, under the same token, or a predecessor's, which is to be adopted."""
-        return self._put(entry, discard=False)
-
-    def begin(self, entry: Entry) -> Entry:
-        """Write a saga's first entry as :meth:`put` does. If another entry has the slot, delete the request from S3."""
-        return self._put(entry, discard=True)
-
-    def _put(self, entry: Entry, *, discard: bool) -> Entry:
+        own, under the same token, or a predecessor's, which is to be adopted. A caller's start that is refused deletes
+        its request from S3."""
         request = self.put_request(entry)
         try:
             self._tables.connection.dispatch("PutItem", request)
         except Refused as refusal:
             item = refusal.items.get(0)
-            if discard:
+            if item is not None and self._replaced(request, item, entry.at):
+                return entry
+            if not entry.token and "parent" not in entry.details:
                 self._payloads.discard(text_in(request["Item"], "payload_ref"), text_in(item or {}, "payload_ref"))
             return self.occupant(entry, item)
         return entry
+
+    def _replaced(self, request: dict[str, Any], item: Item, now: float) -> bool:
+        """Put an entry in place of a tombstone that has expired, and return whether it is there. DynamoDB deletes
+        expired items within days and in any order: a family's key would be free before the slots of its children."""
+        if "purge" not in item or number_in(item, "expires_at") > now:
+            return False
+        names = {"#expires_at": "expires_at", "#purge": "purge"}
+        condition = "attribute_exists(#purge) AND #expires_at = :expired"
+        more = {"ExpressionAttributeNames": names, "ExpressionAttributeValues": {":expired": item["expires_at"]}}
+        try:
+            self._tables.connection.dispatch("PutItem", request | {"ConditionExpression": condition} | more)
+        except Refused:
+            return False
+        return True
 
     def occupant(self, entry: Entry, item: Item | None) -> Entry:
         """Return the entry in the slot of ``entry``, if its writer may adopt it (rule 2)."""

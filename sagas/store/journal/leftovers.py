@@ -81,11 +81,14 @@ class Leftovers:
     def without_saga(self, starts: Iterable[DeadStart]) -> list[DeadStart]:
         """Return those starts that have no control item."""
         by_id = {start.saga_id: start for start in starts}
-        keys = [attributes_of({"saga_id": saga_id}) for saga_id in by_id]
+        existing = self._sagas(by_id)
+        return [start for saga_id, start in by_id.items() if saga_id not in existing]
+
+    def _sagas(self, saga_ids: Iterable[str]) -> set[str]:
+        """Return the ids of those sagas that have a control item."""
+        keys = [attributes_of({"saga_id": saga_id}) for saga_id in saga_ids]
         items = self._tables.connection.get_many(self._settings.sagas_table, keys, attributes=("saga_id",))
-        for item in items:
-            del by_id[item["saga_id"]["S"]]
-        return [*by_id.values()]
+        return {item["saga_id"]["S"] for item in items}
 
     def forget(self, start: DeadStart) -> bool:
         """Delete a dead start, unless it has a control item or a second entry by now. Returns whether it was deleted.
@@ -93,7 +96,8 @@ class Leftovers:
         There is no tombstone, so a start that is repeated later begins the saga. One that is repeated at the same time
         creates the control item on condition that the first entry is there, so only one of the two succeeds.
         """
-        sagas, audit = self._settings.sagas_table, self._settings.audit_table
+        sagas = self._settings.sagas_table
+        audit = self._settings.audit_table
         gone = {
             "TableName": audit,
             "Key": _entry_key(start.saga_id, 1),
@@ -127,13 +131,17 @@ class Leftovers:
         return self._payloads.page(after) if self._settings.payload_bucket else ObjectPage((), last=True)
 
     def gone(self, keys: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Return those of the keys whose saga was purged, and those whose saga has no first entry."""
+        """Return those of the keys whose saga was purged, and those whose saga has no first entry and no control item.
+        After a restore, a saga may lack its first entry and still need its payloads."""
         ids = {saga_of(key) for key in keys}
         places = [_entry_key(saga_id, 1) for saga_id in ids]
         audit = self._settings.audit_table
         items = self._tables.connection.get_many(audit, places, attributes=("saga_id", "purge"))
         purged = {text_in(item, "saga_id"): "purge" in item for item in items}
-        return [key for key in keys if purged.get(saga_of(key))], [key for key in keys if saga_of(key) not in purged]
+        known = purged.keys() | self._sagas(ids - purged.keys())
+        of_purged = [key for key in keys if purged.get(saga_of(key))]
+        unknown = [key for key in keys if saga_of(key) not in known]
+        return of_purged, unknown
 
     def delete(self, keys: Sequence[str]) -> None:
         """Delete up to 1,000 payloads."""

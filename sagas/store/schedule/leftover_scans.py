@@ -47,11 +47,14 @@ class LeftoverScans:
         item: Item = self._tables.connection.dispatch("GetItem", request).get("Item", {})
         if not item:
             return LeftoverScan()
-        entry = (item["last_id"]["S"], number_in(item, "last_seq")) if "last_id" in item else None
-        pages, expected = number_in(item, "pages"), number_in(item, "expected")
-        phase, revision = item["phase"]["S"], item["revision"]["S"]
         return LeftoverScan(
-            time_of(text_in(item, "began_at")), entry, text_in(item, "last_key"), pages, expected, phase, revision
+            began_at=time_of(text_in(item, "began_at")),
+            entry=(item["last_id"]["S"], number_in(item, "last_seq")) if "last_id" in item else None,
+            key=text_in(item, "last_key"),
+            pages=number_in(item, "pages"),
+            expected=number_in(item, "expected"),
+            phase=item["phase"]["S"],
+            revision=item["revision"]["S"],
         )
 
     def move(self, before: LeftoverScan, after: LeftoverScan) -> bool:

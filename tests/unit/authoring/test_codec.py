@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import enum
+import math
 import re
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import IntEnum
 from typing import Annotated, Any, ForwardRef, Literal, NamedTuple, NewType, TypedDict
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pydantic
 import pytest
+from typing_extensions import TypeAliasType
 
-from sagas import InvalidRequest, S3Object
+from sagas import InvalidRequest, S3Object, Saga, step
 from sagas.authoring.codec import canonical, content_hash, decode, encode, json_schema
 from sagas.authoring.shapes.base import UnsupportedType
+from sagas.testing import run
 
 UserId = NewType("UserId", str)
 JsonValue = dict[str, "JsonValue"] | list["JsonValue"] | str | int | float | bool | None
@@ -309,6 +314,12 @@ UNSUPPORTED: list[Any] = [
 ]
 
 
+def test_an_alias_of_a_text_says_what_is_wrong() -> None:
+    Ids = TypeAliasType("Ids", "list[int]")  # noqa: N806
+    with pytest.raises(UnsupportedType, match="is a text in the place of a type"):
+        json_schema(Ids)
+
+
 @pytest.mark.parametrize("type_", UNSUPPORTED, ids=_label)
 def test_unsupported_types_are_refused(type_: Any) -> None:
     with pytest.raises(UnsupportedType):
@@ -415,6 +426,188 @@ def test_pydantic_decides_what_its_models_take() -> None:
     assert decode({"number": 1, "more": 2}, Open) == Open.model_validate({"number": 1, "more": 2})
     with pytest.raises(InvalidRequest):
         encode({"number": 1}, Open)
+
+
+@dataclass
+class Late:
+    """A step sets the second field."""
+
+    number: int
+    state: str = field(init=False, default="new")
+
+
+@dataclass
+class Cents:
+    """Each reader converts again."""
+
+    amount: int
+
+    def __post_init__(self) -> None:
+        self.amount *= 100
+
+
+@dataclass
+class Page:
+    of: Cents
+
+
+@dataclass(eq=False)
+class Blind:
+    """All of them are equal, it says."""
+
+    number: int
+    note: str = field(init=False, default="", compare=False, repr=False)
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+
+@dataclass
+class Doubling:
+    number: int
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value * 2)
+
+
+class Signed(Pair):
+    def __new__(cls, a: int, b: int = 2) -> Signed:
+        return super().__new__(cls, a + 1, b)
+
+
+class Hiding(pydantic.BaseModel):
+    number: int
+    note: str = pydantic.Field(default="", exclude=True)
+    _cents: int = pydantic.PrivateAttr(default=0)
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+
+class Base(pydantic.BaseModel):
+    name: str
+
+
+class Derived(Base):
+    rank: int
+
+
+class Holder(pydantic.BaseModel):
+    inner: Base
+
+
+class Converted(pydantic.BaseModel):
+    amount: int
+
+    @pydantic.field_validator("amount")
+    @classmethod
+    def cents(cls, amount: int) -> int:
+        return amount * 100
+
+
+def late(state: str) -> Late:
+    value = Late(1)
+    value.state = state
+    return value
+
+
+def blind(note: str) -> Blind:
+    value = Blind(1)
+    value.note = note
+    return value
+
+
+def hiding(cents: int) -> Hiding:
+    value = Hiding(number=1)
+    value._cents = cents  # pyright: ignore[reportPrivateUsage]
+    return value
+
+
+@dataclass
+class Reading:
+    """What it derives is NaN."""
+
+    total: float
+    mean: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.mean = self.total / 2 if self.total else math.nan
+
+
+@dataclass
+class Trimmed:
+    name: str
+    parts: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        self.name = self.name.strip().lower()
+        self.parts = tuple(self.parts)
+
+
+ANOTHER: dict[str, tuple[Any, Any, str]] = {
+    "a field with init=False that a step set": (late("paid"), Late, "$.state"),
+    "a __post_init__ that converts": (Cents(5), Cents, "$.amount"),
+    "one in a list": ([Even(2), Cents(5)], list[Even | Cents], "$[1].amount"),
+    "one in a dataclass": (Page(Cents(5)), Page, "$.of.amount"),
+    "a field that __eq__ leaves out": (blind("x"), Blind, "$.note"),
+    "a __setattr__ that converts": (Doubling(1), Doubling, "$.number"),
+    "a __new__ that converts": (Signed(1), Signed, "$[0]"),
+    "an integer that no float is": (2**53 + 1, float, "$"),
+    "one as a key": ({2**53 + 1: "a"}, dict[float, str], '$["?"]'),
+    "a time whose offset depends on the date": (time(9, tzinfo=ZoneInfo("Europe/Berlin")), time, "$"),
+    "an excluded field": (Hiding(number=1, note="x"), Hiding, "$.note"),
+    "a private attribute": (hiding(5), Hiding, "$._cents"),
+    "a subclass in a field": (Holder(inner=Derived(name="a", rank=1)), Holder, "$.inner"),
+    "a subclass in a list": ([Holder(inner=Derived(name="a", rank=1))], list[Holder], "$[0].inner"),
+    "a validator that converts": (Converted(amount=5), Converted, "$.amount"),
+}
+
+
+@pytest.mark.parametrize("name", ANOTHER)
+def test_a_value_that_would_be_another_on_its_way_is_refused(name: str) -> None:
+    value, type_, place = ANOTHER[name]
+    with pytest.raises(InvalidRequest) as caught:
+        encode(value, type_)
+    assert [problem.path for problem in caught.value.problems] == [place]
+
+
+SAME: dict[str, tuple[Any, Any]] = {
+    "a field that is derived": (Even(4), Even),
+    "a field that is not set otherwise": (late("new"), Late),
+    "NaN": (Reading(0.0), Reading),
+    "normalised once": (Trimmed(" Ada ", [1, 2]), Trimmed),
+    "nothing hidden": (hiding(0), Hiding),
+    "the class itself in a field": (Holder(inner=Base(name="a")), Holder),
+    "an integer that a float is": (2**53, float),
+    "a time with an offset": (time(9, tzinfo=timezone(timedelta(hours=2))), time),
+    "a datetime with a zone": (datetime(2026, 11, 27, tzinfo=ZoneInfo("Europe/Berlin")), datetime),
+    "a list for a sequence": ([1, 2], Sequence[int]),
+    "a tuple for a sequence": ((1, 2), Sequence[int]),
+    "an IntEnum": (IntEnum("Level", {"LOW": 1}).LOW, int),  # pyright: ignore[reportAttributeAccessIssue]
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_a_value_that_comes_back_is_written(name: str) -> None:
+    value, type_ = SAME[name]
+    assert encode(decode(encode(value, type_), type_), type_) == encode(value, type_)
+
+
+def test_a_result_that_would_be_another_fails_its_step() -> None:
+    class Priced(Saga[int]):
+        @step
+        def price(self, request: int) -> Cents:
+            return Cents(request)
+
+        @step
+        def charge(self, price: Cents) -> int:
+            return price.amount
+
+    outcome = run(Priced, 5)
+    assert outcome.status == "COMPENSATED"
+    assert "$.amount: is another when Cents is read back" in str(outcome.error)
 
 
 class Login(pydantic.BaseModel):

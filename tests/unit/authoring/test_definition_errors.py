@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import textwrap
+from typing import Any, cast
 
 import pytest
 
 from sagas import DefinitionError
+from sagas.authoring.definition.definition import definition_of
 
 PRELUDE = """
 from __future__ import annotations
@@ -41,6 +43,12 @@ def saga(body: str, head: str = "Saga[Req]") -> str:
 GOOD = """
 @step
 def book(self, request: Req, ctx: Context) -> int: ...
+"""
+
+LOUD = """
+def loud(f):
+    def called(*given): return f(*given)
+    return called
 """
 
 BODIES: dict[str, tuple[str, list[str]]] = {
@@ -222,6 +230,43 @@ BODIES: dict[str, tuple[str, list[str]]] = {
         GOOD + "@classmethod\n@book.compensate\ndef undo(self) -> None: ...",
         ['"undo"', "hides the compensation"],
     ),
+    "a step under a decorator that leaves no trace": (
+        LOUD + GOOD + "@loud\n@step\ndef pay(self) -> int: ...",
+        ['"pay"', "hides the step"],
+    ),
+    "an undo under one": (
+        LOUD + GOOD + "@loud\n@book.compensate\ndef undo(self) -> None: ...",
+        ['"undo"', "hides the compensation"],
+    ),
+    "a step with options under one": (
+        LOUD + GOOD + "@loud\n@step(timeout=3)\ndef pay(self) -> int: ...",
+        ['"pay"', "hides the step"],
+    ),
+    "a wait under one": (
+        LOUD + GOOD + "@loud\n@wait_for(int, timeout=timedelta(1))\ndef ask(self) -> None: ...",
+        ['"ask"', "hides the step"],
+    ),
+    "children under one": (
+        LOUD + GOOD + "@loud\n@children(Saga)\ndef parts(self) -> list[int]: ...",
+        ['"parts"', "hides the step"],
+    ),
+    "a step under a class that calls it": (
+        "class Timed:\n    def __init__(self, f): self.f = f\n    def __call__(self, *given): return self.f(*given)\n"
+        + GOOD
+        + "@Timed\n@step\ndef pay(self) -> int: ...",
+        ['"pay"', "hides the step"],
+    ),
+    "a step that a function of the author makes, and nothing keeps": (
+        "def declared(f):\n    step(f)\n    return f\n" + GOOD + "@declared\ndef pay(self) -> int: ...",
+        ['"pay"', "hides the step"],
+    ),
+    "a step in a list": (GOOD + "steps = [step(lambda self: 1)]", ["hides the step"]),
+    "a decorator under one that drops it": (
+        LOUD + GOOD + "pay = loud(step(timeout=3))",
+        ["step(...) must decorate a method"],
+    ),
+    "a wait without a name": (GOOD + "wait_for(int, timeout=timedelta(1))", ["a wait has no name; assign it"]),
+    "a sleep without a name": (GOOD + "sleep(timedelta(1))", ["a sleep has no name; assign it"]),
     "decorated static": ("@step\n@staticmethod\ndef a() -> int: ...", ["decorate a method"]),
 }
 
@@ -233,6 +278,44 @@ def test_a_wrong_body_is_refused(body: str, fragments: list[str]) -> None:
     text = str(caught.value)
     assert all(fragment in text for fragment in fragments), text
     assert "decorate a method" in text or ("Ship" in text and '"ship"' in text)
+
+
+def test_a_step_that_a_mixin_hides_is_refused() -> None:
+    source = "class Paid:\n" + textwrap.indent(LOUD + "@loud\n@step\ndef pay(self) -> int: ...", "    ")
+    with pytest.raises(DefinitionError, match='"pay": a decorator above it hides the step'):
+        create(source + "\n" + saga(GOOD, "Paid, Saga[Req]"))
+
+
+def test_members_that_functions_make_have_names() -> None:
+    """A decorator of the author's own, a loop, and one decorator for several methods."""
+    body = """
+def declared(f):
+    return step(f)
+
+@declared
+def book(self, request: Req) -> int: ...
+
+quick = step(timeout=3)
+
+@quick
+def pay(self) -> int: ...
+
+@quick
+def ship(self) -> int: ...
+
+for place in range(2):
+    def more(self) -> int: ...
+    locals()[f"more_{place}"] = step(more)
+del more
+"""
+    ship = create(saga(body))["Ship"]
+    assert [one.name for one in definition_of(cast("type[Any]", ship)).steps] == [
+        "book",
+        "pay",
+        "ship",
+        "more_0",
+        "more_1",
+    ]
 
 
 HEADS: dict[str, tuple[str, list[str]]] = {

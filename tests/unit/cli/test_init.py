@@ -152,6 +152,17 @@ class TestName:
         assert 'name = "my-trips-2"' in Path("My Trips_2/pyproject.toml").read_text()
 
     @pytest.mark.parametrize(
+        ("directory", "name"), [("Über Shop", "uber-shop"), ("Straße", "strasse"), ("Café_2", "cafe-2")]
+    )
+    def test_is_written_without_accents(self, init: Init, directory: str, name: str) -> None:
+        assert init(directory).exit_code == 0
+        assert f'name = "{name}"' in Path(directory, "pyproject.toml").read_text()
+
+    @pytest.mark.parametrize("directory", ["Søren", "店"])
+    def test_is_never_one_with_letters_missing(self, init: Init, directory: str) -> None:
+        assert refusal(init(directory)).endswith("choose another with --name")
+
+    @pytest.mark.parametrize(
         "name", ["", "Trips", "2trips", "my_trips", "trips-", "-trips", "a--b", "a" * 41, "a b", 'a"b', "trips\n", "é"]
     )
     def test_that_cannot_be_used(self, init: Init, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
@@ -55,6 +56,14 @@ class TestRoot:
 
     def test_a_misspelt_command_is_corrected(self, run: Run) -> None:
         assert "'list'" in run("lits").stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no file that is always full")
+def test_a_full_disk_is_reported_in_one_line() -> None:
+    code = "import sys; from sagas.cli import run; sys.argv[1:] = ['events', 'schema']; run()"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "sagas: cannot write the output: No space left on device\n")
 
 
 class TestErrors:

@@ -55,6 +55,22 @@ class TestStart:
         assert run("start", "create-zip", "--data", "{}", "--file", "-", text="{}").exit_code == 2
         assert run("start", "create-zip", "--data", "{").stderr.startswith("sagas: --data is not JSON")
 
+    def test_reads_what_an_editor_marked_as_utf8(self, api: StubApi, run: Run, tmp_path: Path) -> None:
+        api.will(202, a_saga("PENDING"))
+        file = tmp_path / "request.json"
+        file.write_bytes(b'\xef\xbb\xbf{"keys": ["\xc3\xa4"]}')
+        assert run("start", "create-zip", "--file", str(file)).exit_code == 0
+        assert api.asked[0].body == {"keys": ["ä"]}
+
+    @pytest.mark.parametrize(
+        ("text", "reason"),
+        [('{"a": 1, "a": 2}', "an object has the key 'a' twice"), ('{"a": NaN}', "NaN"), ("1" * 5000, "4,300 digits")],
+    )
+    def test_refuses_what_readers_disagree_on(self, api: StubApi, run: Run, text: str, reason: str) -> None:
+        result = run("start", "create-zip", "--data", text)
+        assert (result.exit_code, reason in result.stderr) == (1, True)
+        assert api.asked == []
+
     def test_without_a_file_is_wrong_usage(self, run: Run) -> None:
         assert run("start", "create-zip").exit_code == 2
         assert run("start", "create-zip", "--file", "missing.json").exit_code == 2

@@ -13,6 +13,7 @@ from sagas.client.operate.dead_letters import DeadLetterQueue, Redrive
 from sagas.errors import SagaError, Unavailable
 from sagas.messaging.message import CarriedInput, Message, PendingCommit
 
+ARN = "arn:aws:sqs:eu-central-1:123456789012"
 THREE = "01a206b8-c3e1-7000-8000-000000000003"
 
 
@@ -55,6 +56,52 @@ def test_a_rejected_command_has_the_reason_and_no_data(queues: Queues) -> None:
     assert json.loads(letter.body) == {"action": "start", "type": "checkout", "request": "***", "costumer": "***"}
 
 
+def test_a_rejected_message_is_named_by_its_attributes(queues: Queues) -> None:
+    """A message of a user's queue has fields of the same names, and a rejected event has paths instead of values."""
+    queues.received(queues.dead)
+    mine: dict[str, Any] = {"type": "mine", "saga_id": "mine", "step": "mine", "n": 1}
+    event: dict[str, Any] = {
+        "command": "signal_on",
+        "type": "loan",
+        "step": "approval",
+        "saga_id": "$.detail.saga_id",
+        "event": {},
+    }
+    for body, attributes in (
+        (mine, {"source": "arn:aws:sqs:eu-central-1:123456789012:own", "type": "trip", "command": "start_on"}),
+        (event, {"type": "loan", "step": "approval", "command": "signal_on"}),
+        (event, {"type": "loan", "step": "approval", "command": "signal_on", "saga_id": THREE}),
+    ):
+        named = {name: {"DataType": "String", "StringValue": text} for name, text in attributes.items()}
+        named["reason"] = {"DataType": "String", "StringValue": "no"}
+        queues.sqs.send_message(QueueUrl=queues.dead, MessageBody=json.dumps(body), MessageAttributes=named)
+    letters = queues.queue.peek(100)
+    assert {(letter.saga, letter.step, letter.saga_id) for letter in letters} == {
+        ("trip", "", ""), ("loan", "approval", ""), ("loan", "approval", THREE),
+    }  # fmt: skip
+    assert [json.loads(letter.body) for letter in letters if letter.saga == "trip"] == [dict.fromkeys(mine, "***")]
+
+
+def test_rejected_commands_return_to_their_queue(queues: Queues) -> None:
+    """The function has sent them, so SQS does not know where they came from, and would move none."""
+    commands = queues.sqs.create_queue(QueueName="commands")["QueueUrl"]
+    letters = DeadLetterQueue(queues.sqs, queues.dead, {}, destination=commands)
+    queues.received(queues.dead)
+    attributes = {f"a{number}": {"DataType": "String", "StringValue": "x"} for number in range(10)}
+    queues.sqs.send_message(QueueUrl=queues.dead, MessageBody='{"a": NaN}', MessageAttributes=attributes)
+    asked = {"SourceArn": f"{ARN}:dead", "DestinationArn": f"{ARN}:commands"}
+    with Stubber(queues.sqs) as stubber:
+        stub = cast("Any", stubber)
+        for name in ("commands", "dead"):
+            stub.add_response("get_queue_attributes", {"Attributes": {"QueueArn": f"{ARN}:{name}"}})
+        stub.add_response("start_message_move_task", {"TaskHandle": "handle"}, asked)
+        assert letters.redrive() == Redrive(task="handle")
+    done = letters.move(None, reason="the sender is fixed")
+    assert (len(done.moved), done.skipped) == (1, ())
+    (message,) = queues.received(commands)
+    assert (message["Body"], len(message["MessageAttributes"])) == ('{"a": NaN}', 10)
+
+
 def test_peeking_tells_whose_they_are_and_leaves_them(queues: Queues) -> None:
     first, second = queues.queue.peek(100), queues.queue.peek(100)
     assert {(letter.saga, letter.saga_id, letter.step) for letter in first} == {
@@ -79,6 +126,22 @@ def test_no_request_and_no_result_is_shown_in_a_body(queues: Queues) -> None:
     queues.queue.move(THREE)
     (moved,) = queues.received(queues.upload)
     assert moved["Body"] == message.body
+
+
+def test_no_text_that_may_quote_a_value_is_shown_in_a_body(queues: Queues) -> None:
+    queues.received(queues.dead)
+    details = {"error": {"type": "Refused", "message": "pin 0042"}, "stack_trace": "pin 0042", "permanent": True}
+    for action, told in (("StepFailed", details), ("StepPostponed", {"message": "pin 0042", "after": 1.0})):
+        pending = PendingCommit(action, 1, 1, 1, "x", told)
+        message = Message(THREE, "create-zip", "upload", 1, False, 4, pending_commit=pending)
+        queues.sqs.send_message(QueueUrl=queues.dead, MessageBody=message.body)
+    bodies = {json.loads(letter.body)["commit"]["action"]: letter.body for letter in queues.queue.peek(100)}
+    assert "0042" not in "".join(bodies.values())
+    assert json.loads(bodies["StepFailed"])["commit"]["details"] == {
+        "error": {"type": "Refused", "message": "***"},
+        "stack_trace": "***",
+        "permanent": True,
+    }
 
 
 def test_one_that_is_nested_too_deeply_is_like_any_other_that_no_function_could_read(queues: Queues) -> None:
