@@ -53,7 +53,7 @@ def _when(seconds: float) -> str | None:
 
 _WHY_STOPPED = {
     "cancel": ("Cancelled", "the saga was cancelled while the step waited"),
-    "timeout": (SagaTimedOut.why.type, "the saga's own timeout passed while the step waited"),
+    "timeout": (SagaTimedOut.__name__, "the saga's own timeout passed while the step waited"),
 }
 """The error of a step that waited when its saga was stopped, by the cause of the saga's undoing."""
 
