@@ -86,6 +86,21 @@ def is_secret(type_: Any) -> bool:
         type_ = inner
 
 
+def metadata_of(type_: Any) -> list[Any]:
+    """Return what ``Annotated`` adds to a type, at all levels of aliases, except the marker of redacted values."""
+    found = list[Any]()
+    while True:
+        found += [item for item in getattr(type_, "__metadata__", ()) if item is not SECRET]
+        if get_origin(type_) in _TRANSPARENT or getattr(get_origin(type_), "__name__", "") == "ReadOnly":
+            type_ = get_args(type_)[0]
+        elif isinstance(type_, typing.NewType):
+            type_ = type_.__supertype__
+        elif hasattr(type_, "__value__") and not isinstance(type_, type):
+            type_ = type_.__value__
+        else:
+            return found
+
+
 def is_union(type_: Any) -> bool:
     """Whether a type is a union, written as ``Union`` or with ``|``."""
     return get_origin(type_) in (typing.Union, types.UnionType)

@@ -131,7 +131,7 @@ def test_who_sends_to_it(waiting: Template) -> None:
 def test_alarms_of_its_own_by_step() -> None:
     told = [
         one["Properties"]["AlarmDescription"]
-        for name, one in synthesized(Loan, alarms="step")[1]["Resources"].items()
+        for name, one in synthesized(HomeLoan, alarms="step")[1]["Resources"].items()
         if one["Type"] == "AWS::CloudWatch::Alarm" and "AlarmsNow" in name
     ]
     assert len(told) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.e2e.stack import Running, poll
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500), pytest.mark.slow]
 
+MESSAGES = Path(__file__).parents[2] / "events" / "messages"
 EVENTS, IDS = (10_000, 1_000) if os.environ.get("SAGAS_PROOF") == "full" else (300, 30)
 PAGE = 100
 
@@ -98,6 +100,33 @@ class TestSources:
         url = running.description["outputs"]["Queue"]
         sent = running.client("sqs").send_message(QueueUrl=url, MessageBody=json.dumps({"item": "parcel"}))
         started_by(running, sent["MessageId"], "parcel")
+
+    @pytest.mark.parametrize(
+        ("queue", "message", "items"),
+        [
+            ("S3", "s3.json", ["photos/été 2026/a+b.jpg", "reports/january.csv"]),
+            ("Sns", "sns.json", ["o-sns"]),
+            ("EventBridge", "eventbridge.json", ["o-bridge"]),
+            ("CloudEvents", "cloudevent.json", ["o-cloud"]),
+        ],
+    )
+    def test_a_message_in_an_envelope(self, running: Running, queue: str, message: str, items: list[str]) -> None:
+        """As AWS and others document it. Each starts its sagas once, and S3's test event starts none."""
+        url, sqs = running.description["outputs"][f"From{queue}"], running.client("sqs")
+        for name in ("s3_test.json", message, message) if queue == "S3" else (message, message):
+            text = (MESSAGES / name).read_text().replace("o-1", items[0])
+            sqs.send_message(QueueUrl=url, MessageBody=text)
+        for item in items:
+            started_by(running, "", item)
+        started = [Api(running).show(one)["request"]["item"] for one in sagas_of(running, "trip")]
+        assert [started.count(item) for item in items] == [1] * len(items)
+
+    def test_a_notification_in_a_queue_is_a_signal(self, running: Running) -> None:
+        api = Api(running)
+        loan = api.wait(api.start("loan", {"item": "bike"}), "WAITING")
+        answer = json.dumps({"loan": loan["saga_id"], "granted": True})
+        running.client("sns").publish(TopicArn=running.description["outputs"]["News"], Message=answer)
+        assert api.wait(loan, "COMPLETED")["result"] is True
 
     def test_an_object(self, running: Running) -> None:
         bucket = running.description["outputs"]["Bucket"]

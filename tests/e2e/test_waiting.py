@@ -60,6 +60,13 @@ def test_who_has_the_url_answers_without_credentials(trials: Stack, api: Api) ->
     assert sent["actor"] == "callback"
 
 
+def test_a_form_is_an_answer_too(trials: Stack, api: Api) -> None:
+    saga, url = _asked(trials, api)
+    form = urllib3.PoolManager().request("POST", url, fields={"by": "ada & bob"}, encode_multipart=False, timeout=30.0)
+    assert form.status == 202
+    assert api.wait(saga)["result"] == "ada & bob"
+
+
 def test_a_type_that_only_waits_is_listed_and_runs(trials: Stack, api: Api) -> None:
     description = trials.description
     assert not any("reminder" in description[part] for part in ("queues", "functions", "dead_letter_queues"))

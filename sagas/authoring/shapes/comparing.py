@@ -53,9 +53,7 @@ def _same(value: Any, again: Any, at: Path) -> bool:
     if isinstance(value, Enum) or isinstance(again, Enum):
         return _plain(value) == _plain(again)
     if isinstance(value, int | float | Decimal) and isinstance(again, int | float | Decimal):
-        return isinstance(value, bool) == isinstance(again, bool) and (
-            value == again or value != value != again != again
-        )
+        return _same_number(value, again)
     if isinstance(value, _TEXTS) or isinstance(again, _TEXTS):
         return type(again) in (*_TEXTS, type(value)) and _text(value) == _text(again)
     if isinstance(value, datetime | time) and type(value) is type(again):
@@ -68,14 +66,19 @@ def _same(value: Any, again: Any, at: Path) -> bool:
     return type(value) is type(again) and _same_object(value, again, at)
 
 
+def _same_number(value: Any, again: Any) -> bool:
+    both_nan = value != value and again != again
+    return isinstance(value, bool) == isinstance(again, bool) and (value == again or both_nan)
+
+
 def _plain(value: Any) -> Any:
     return value.value if isinstance(value, Enum) else value
 
 
 def _text(value: Any) -> Any:
-    return (
-        str.__str__(value) if isinstance(value, str) else bytes(value) if isinstance(value, bytes | bytearray) else None
-    )
+    if isinstance(value, str):
+        return str.__str__(value)
+    return bytes(value) if isinstance(value, bytes | bytearray) else None
 
 
 def _same_members(value: Mapping[Any, Any], again: Mapping[Any, Any], at: Path) -> bool:

@@ -8,15 +8,26 @@ import dataclasses
 import typing
 from collections.abc import Callable, Mapping
 from enum import Enum
+from importlib.util import find_spec
 from typing import Any, cast, get_args, get_origin
 
 from sagas.authoring.shapes import containers
 from sagas.authoring.shapes.base import Shape, UnsupportedType
 from sagas.authoring.shapes.containers import Array, FixedArray, Json
-from sagas.authoring.shapes.records import Model, Record, RecordField, is_model
-from sagas.authoring.shapes.scalars import SCALARS, Float, Integer, enum_choice, literal_choice
+from sagas.authoring.shapes.records import Annotated, Model, Record, RecordField, is_model
+from sagas.authoring.shapes.scalars import (
+    SCALARS,
+    Boolean,
+    Choice,
+    Float,
+    Formatted,
+    Integer,
+    String,
+    enum_choice,
+    literal_choice,
+)
 from sagas.authoring.shapes.unions import Union, first_ambiguity
-from sagas.authoring.signatures import bare, bindings, is_secret, is_union, substitute
+from sagas.authoring.signatures import bare, bindings, is_secret, is_union, metadata_of, substitute
 
 Namespace = Mapping[str, Any]
 
@@ -60,10 +71,12 @@ class _Compiler:
 
     def compile(self, type_: Any) -> Shape:
         """Return the shape of a type."""
-        if is_secret(type_):
-            secret = copy.copy(self.compile(bare(type_, keep=_is_json_alias)))
-            secret.secret = True
-            return secret
+        rules = [item for item in metadata_of(type_) if _is_rule(item)]
+        if rules or is_secret(type_):
+            plain = self.compile(bare(type_, keep=_is_json_alias))
+            shape = self._with_rules(type_, plain, rules) if rules else copy.copy(plain)
+            shape.secret = is_secret(type_)
+            return shape
         type_ = bare(type_, keep=_is_json_alias)
         try:
             cached = self.done.get(type_) or _compiled.get(type_)
@@ -75,6 +88,21 @@ class _Compiler:
 
     def _make(self, type_: Any) -> Shape:
         return self._scalar(type_) or self._container(type_) or self._class(type_)
+
+    def _with_rules(self, type_: Any, plain: Shape, rules: list[Any]) -> Shape:
+        """Return the shape of a type to which ``Annotated`` adds rules for its values. Only pydantic follows them."""
+        names = ", ".join(type_name(item if isinstance(item, type) else type(item)) for item in rules)
+        if not all(map(_is_for_pydantic, rules)) or find_spec("pydantic") is None:
+            raise UnsupportedType(f"{names} in Annotated would be ignored; use pydantic's, with pydantic installed")
+        if not isinstance(plain, _RULED):
+            raise UnsupportedType(
+                f"{names} in Annotated would be ignored for {type_name(bare(type_))}; use a pydantic model"
+            )
+        try:
+            return Annotated(typing.Annotated[(bare(type_), *rules)], plain)
+        except (TypeError, ValueError, RuntimeError) as error:  # pydantic's own errors are RuntimeErrors
+            fault = str(error).splitlines()[0]
+            raise UnsupportedType(f"pydantic cannot use {names} for {type_name(bare(type_))}: {fault}") from None
 
     def check_unions(self) -> None:
         """Refuse unions with members that cannot be distinguished in JSON."""
@@ -215,6 +243,23 @@ def _has_secret_keys(type_: Any, seen: set[Any]) -> bool:
     if _is_class(get_origin(type_), collections.abc.Mapping) and arguments and is_secret(arguments[0]):
         return True
     return any(_has_secret_keys(argument, seen) for argument in arguments)
+
+
+_RULED = (Formatted, Integer, Float, String, Boolean, Choice)
+"""Shapes of types whose values pydantic can check and write. The others may contain redacted values."""
+
+
+def _is_rule(item: Any) -> bool:
+    """Whether an item of ``Annotated`` says which values are valid, or how they are written. Others only describe."""
+    return _is_for_pydantic(item) or _package_of(item) == "msgspec"
+
+
+def _is_for_pydantic(item: Any) -> bool:
+    return _package_of(item) in ("pydantic", "annotated_types") or hasattr(item, "__get_pydantic_core_schema__")
+
+
+def _package_of(item: Any) -> str:
+    return type(item).__module__.partition(".")[0]
 
 
 def _is_class(type_: Any, base: type[Any]) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, cast, get_args
 from msgspec import Struct
 
 from sagas.authoring.shapes.base import Path, Problems, SchemaDefinitions, Shape, json_type_of, too_deep
-from sagas.authoring.shapes.comparing import check_equal, check_read_back
+from sagas.authoring.shapes.comparing import check_equal, check_read_back, equal
 from sagas.authoring.shapes.containers import Json, with_whole_numbers
 
 _ABSENT: Any = object()
@@ -179,28 +179,12 @@ def is_model(type_: Any) -> bool:
     return pydantic is not None and isinstance(type_, type) and issubclass(type_, pydantic.BaseModel)
 
 
-class Model(Shape):
-    """A pydantic model. Validation is strict, and unknown fields are refused unless the model allows them.
+class _ByPydantic(Shape):
+    """A type that pydantic reads and writes. Validation is strict."""
 
-    Args:
-        type_: the model's class.
-    """
-
-    json_types = frozenset({"object"})
-
-    def __init__(self, type_: Any) -> None:
-        self.type = type_
-        self.name: str = type_.__name__
-        self.label = self.name
-        self.hashable = type_.__hash__ is not None
-        self._extra = None if type_.model_config.get("extra") == "allow" else "forbid"
-
-    @property
-    def fields(self) -> dict[str, RecordField]:
-        """The fields by their names in JSON. Only pydantic knows their types."""
-        fields = self.type.model_fields.items()
-        names = {info.serialization_alias or info.alias or name: info for name, info in fields}
-        return {name: RecordField(name, _JSON, info.is_required(), always=True) for name, info in names.items()}
+    type: Any
+    name: str
+    _extra: str | None = "forbid"
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         if not self.holds(value):
@@ -209,7 +193,7 @@ class Model(Shape):
             return None
         before = len(problems)
         try:
-            dumped = value.model_dump(mode="json", by_alias=True, round_trip=True)
+            dumped = self._dumped(value)
         except ValueError as error:  # PydanticSerializationError is a ValueError
             return problems.add(at, f"{self.name} cannot be written as JSON ({type(error).__name__})")
         data = _JSON.encode(dumped, at, problems)
@@ -219,13 +203,8 @@ class Model(Shape):
         text = json.dumps(data)
         again, refusal = self._read(text)
         if refusal is not None:
-            problem = "cannot read the JSON it writes: make its aliases and serializers match its fields"
-            return problems.add(at, f"{self.name} {problem}")
-        if (
-            problems.reads_back
-            and _STARS in text
-            and again.model_dump(round_trip=True) != value.model_dump(round_trip=True)
-        ):
+            return self._unreadable(refusal, at, problems)
+        if problems.reads_back and _STARS in text and not equal(value, again):
             return problems.add(
                 at, f"{self.name} writes a secret as stars: annotate the field as Secret[str] from sagas"
             )
@@ -239,11 +218,37 @@ class Model(Shape):
         if len(problems) > before:
             return None
         # In strict mode, pydantic refuses 1.0 as an integer, although the model's schema allows it.
-        refusal: ValueError | None = None
+        refusal = ValueError()
         for text in dict.fromkeys((json.dumps(plain), json.dumps(with_whole_numbers(plain)))):
-            value, refusal = self._read(text)
-            if refusal is None:
+            value, fault = self._read(text)
+            if fault is None:
                 return value
+            refusal = fault
+        return self._report(refusal, at, problems)
+
+    def _dumped(self, value: Any) -> Any:
+        """Return what pydantic writes for a value."""
+        raise NotImplementedError
+
+    def _validated(self, text: str) -> Any:
+        """Return the value whose JSON is ``text``. Raises ``ValueError``."""
+        raise NotImplementedError
+
+    def _described(self) -> dict[str, Any]:
+        """Return pydantic's own JSON Schema."""
+        raise NotImplementedError
+
+    def _unreadable(self, refusal: ValueError, at: Path, problems: Problems) -> None:
+        """Report that a value's own JSON is refused."""
+        self._report(refusal, at, problems)
+
+    def _read(self, text: str) -> tuple[Any, ValueError | None]:
+        try:
+            return self._validated(text), None
+        except ValueError as error:
+            return None, error
+
+    def _report(self, refusal: ValueError, at: Path, problems: Problems) -> None:
         details = getattr(refusal, "errors", None)
         if details is None:
             return problems.add(at, f"refused by {self.name} ({type(refusal).__name__})")
@@ -254,30 +259,18 @@ class Model(Shape):
             problems.add(place, _message(detail, self.name))
         return None
 
-    def _read(self, text: str) -> tuple[Any, ValueError | None]:
-        """Return the model whose JSON is ``text``, or the validation error."""
-        try:
-            return self.type.model_validate_json(text, strict=True, extra=self._extra), None
-        except ValueError as error:
-            return None, error
-
-    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
-        ref, new = definitions.reference(self.type, self.name)
-        if new:
-            own = self.type.model_json_schema(mode="validation")
-            nested: dict[str, Any] = own.pop("$defs", {})
-            recursive = str(own.get("$ref", "")).removeprefix(_DEFS)
-            if recursive in nested:
-                own = nested.pop(recursive)
-                definitions.same((self.type, recursive), self.type)
-            for name, schema in nested.items():
-                definitions.reference((self.type, name), name)
-                definitions.define((self.type, name), self._adapted(schema, definitions))
-            definitions.define(self.type, self._adapted(own, definitions))
-        return ref
-
-    def holds(self, value: Any) -> bool:
-        return type(value) is self.type
+    def _own_schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
+        """Return pydantic's schema, with its definitions among the shared ones."""
+        own = self._described()
+        nested: dict[str, Any] = own.pop("$defs", {})
+        recursive = str(own.get("$ref", "")).removeprefix(_DEFS)
+        if recursive in nested:
+            own = nested.pop(recursive)
+            definitions.same((self.type, recursive), self.type)
+        for name, schema in nested.items():
+            definitions.reference((self.type, name), name)
+            definitions.define((self.type, name), self._adapted(schema, definitions))
+        return self._adapted(own, definitions)
 
     def _adapted(self, schema: Any, definitions: SchemaDefinitions) -> Any:
         """Point references to the shared definitions, and forbid unknown fields."""
@@ -294,6 +287,88 @@ class Model(Shape):
         if self._extra == "forbid" and adapted.get("type") == "object" and "properties" in adapted:
             adapted.setdefault("additionalProperties", False)
         return adapted
+
+
+class Model(_ByPydantic):
+    """A pydantic model. Unknown fields are refused unless the model allows them.
+
+    Args:
+        type_: the model's class.
+    """
+
+    json_types = frozenset({"object"})
+
+    def __init__(self, type_: Any) -> None:
+        self.type = type_
+        self.name = self.label = type_.__name__
+        self.hashable = type_.__hash__ is not None
+        self._extra = None if type_.model_config.get("extra") == "allow" else "forbid"
+
+    @property
+    def fields(self) -> dict[str, RecordField]:
+        """The fields by their names in JSON. Only pydantic knows their types."""
+        fields = self.type.model_fields.items()
+        names = {info.serialization_alias or info.alias or name: info for name, info in fields}
+        return {name: RecordField(name, _JSON, info.is_required(), always=True) for name, info in names.items()}
+
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
+        ref, new = definitions.reference(self.type, self.name)
+        if new:
+            definitions.define(self.type, self._own_schema(definitions))
+        return ref
+
+    def holds(self, value: Any) -> bool:
+        return type(value) is self.type
+
+    def _dumped(self, value: Any) -> Any:
+        return value.model_dump(mode="json", by_alias=True, round_trip=True)
+
+    def _validated(self, text: str) -> Any:
+        return self.type.model_validate_json(text, strict=True, extra=self._extra)
+
+    def _described(self) -> dict[str, Any]:
+        return self.type.model_json_schema(mode="validation")
+
+    def _unreadable(self, refusal: ValueError, at: Path, problems: Problems) -> None:
+        problem = "cannot read the JSON it writes: make its aliases and serializers match its fields"
+        problems.add(at, f"{self.name} {problem}")
+
+
+class Annotated(_ByPydantic):
+    """A scalar with pydantic's metadata in ``typing.Annotated``: constraints, validators, serializers.
+
+    Args:
+        type_: the annotated type.
+        inner: the shape of the type without the metadata.
+    """
+
+    def __init__(self, type_: Any, inner: Shape) -> None:
+        from pydantic import TypeAdapter
+
+        self.type = type_
+        self.name = self.label = inner.label
+        self.hashable = inner.hashable
+        self._inner = inner
+        self._adapter: Any = TypeAdapter(type_)
+        kinds = {self._adapter.json_schema(mode=mode).get("type") for mode in ("validation", "serialization")}
+        kinds |= {"integer"} if "number" in kinds else set()
+        # A validator or serializer of the author can take or give any JSON.
+        self.json_types = frozenset(kind for kind in _JSON.json_types if kind in kinds or None in kinds)
+
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
+        return self._own_schema(definitions)
+
+    def holds(self, value: Any) -> bool:
+        return self._inner.holds(value)
+
+    def _dumped(self, value: Any) -> Any:
+        return self._adapter.dump_python(value, mode="json", round_trip=True)
+
+    def _validated(self, text: str) -> Any:
+        return self._adapter.validate_json(text, strict=True)
+
+    def _described(self) -> dict[str, Any]:
+        return self._adapter.json_schema(mode="validation")
 
 
 _QUOTING = frozenset({"value_error", "assertion_error", "union_tag_invalid"})

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from sagas.authoring.shapes.base import Path, Problems, SchemaDefinitions, Shape, json_type_of
 from sagas.authoring.shapes.containers import Array, FixedArray, Json, Mapping
-from sagas.authoring.shapes.records import Model, Record
+from sagas.authoring.shapes.records import Annotated, Model, Record
 from sagas.authoring.shapes.scalars import Boolean, Choice, Float, Formatted, Integer, Null, String
 
 
@@ -83,10 +83,11 @@ def is_ambiguous_with(earlier: Shape, later: Shape, seen: frozenset[tuple[int, i
         return any(is_ambiguous_with(member, later, seen) for member in earlier.members)
     if isinstance(later, Union):
         return any(is_ambiguous_with(earlier, member, seen) for member in later.members)
-    if isinstance(earlier, Choice):
-        return _reads_otherwise(later, earlier)
-    if isinstance(later, Choice):
-        return _reads_otherwise(earlier, later)
+    if isinstance(earlier, Annotated) or isinstance(later, Annotated):
+        return bool(earlier.json_types & later.json_types)
+    if isinstance(earlier, Choice) or isinstance(later, Choice):
+        choice, other = (earlier, later) if isinstance(earlier, Choice) else (later, earlier)
+        return _reads_otherwise(other, cast("Choice", choice))
     if isinstance(earlier, Json) or isinstance(later, Json):
         other = later if isinstance(earlier, Json) else earlier
         return not isinstance(other, Json | String | Boolean | Null | Integer)
@@ -96,6 +97,10 @@ def is_ambiguous_with(earlier: Shape, later: Shape, seen: frozenset[tuple[int, i
         return _arrays(earlier, later, seen)
     if "object" in earlier.json_types:
         return _objects(earlier, later, seen)
+    return _formats(earlier, later)
+
+
+def _formats(earlier: Shape, later: Shape) -> bool:
     formats = [shape for shape in (earlier, later) if isinstance(shape, Formatted)]
     alike = earlier is later or any(shape.open_format for shape in formats)
     return len(formats) == 1 or (len(formats) == 2 and alike)

@@ -249,6 +249,10 @@ def _started_at(state: SagaState, step: StepState, own: Sequence[Entry], past: S
     return None
 
 
+def _ended_at(step: StepState, past: Sequence[Entry]) -> str | None:
+    return iso(past[-1].at) if past and step.status not in _ON_ITS_WAY else None
+
+
 def _took(past: Sequence[Entry]) -> float | None:
     """Return the number of seconds that a step's last attempt ran, not counting attempts of its undo."""
     own = (entry for entry in reversed(past) if entry.action in ("StepFailed", "StepLost", *RESULTS))
@@ -278,7 +282,7 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
         "attempts": step.attempts.made,
         "undo_attempts": step.undo_attempts.made,
         "started_at": _started_at(state, step, own, past),
-        "ended_at": iso(past[-1].at) if past and step.status not in _ON_ITS_WAY else None,
+        "ended_at": _ended_at(step, past),
         "result": _payload(next((entry for entry in reversed(past) if entry.action in RESULTS), None)),
         "error": error_view(failed) or _stopped(state, step),
         "trace_id": _trace_id(failed),

@@ -19,6 +19,7 @@ from aws_cdk import aws_events_targets as targets  # isort: skip
 from aws_cdk import aws_s3 as s3  # isort: skip
 from aws_cdk import aws_scheduler as scheduler  # isort: skip
 from aws_cdk import aws_sns as sns  # isort: skip
+from aws_cdk import aws_sns_subscriptions as subscriptions  # isort: skip
 from aws_cdk import aws_sqs as sqs  # isort: skip
 
 _INDEXES = {
@@ -52,9 +53,24 @@ def main() -> None:
     service.start_on(topic, Trip)
     service.start_on(queue, Trip)
     service.start_on(bucket, Trip, request={"item": "$.detail.object.key"})
+    outputs = {"Topic": topic.topic_arn, "Queue": queue.queue_url, "Bucket": bucket.bucket_name, "Told": told.queue_url}
+    record = "$.detail.Records[0].s3.object"
+    envelopes: dict[str, tuple[str, str | list[str]]] = {  # as docs/build/events.md has them
+        "S3": (f"{record}.key", [f"{record}.key", f"{record}.sequencer"]),
+        "Sns": ("$.detail.Message.order_id", "$.detail.MessageId"),
+        "EventBridge": ("$.detail.detail.order_id", "$.detail.id"),
+        "CloudEvents": ("$.detail.data.order_id", ["$.detail.source", "$.detail.id"]),
+    }
+    for name, (item, key) in envelopes.items():
+        inbox = sqs.Queue(stack, f"Inbox{name}")
+        service.start_on(inbox, Trip, request={"item": item}, key=key)
+        outputs[f"From{name}"] = inbox.queue_url
+    answers, news = sqs.Queue(stack, "Answers"), sns.Topic(stack, "Announcements")
+    news.add_subscription(cast("sns.ITopicSubscription", subscriptions.SqsSubscription(cast("sqs.IQueue", answers))))
+    service.signal_on(answers, Loan.approval, saga_id="$.detail.Message.loan", value="$.detail.Message.granted")
+    outputs["News"] = news.topic_arn
     at = scheduler.ScheduleExpression.expression("at(2026-01-01T00:00:00)")
     service.start_on(at, Trip, request={"item": "$.id"}, key=["once", "$.id"])
-    outputs = {"Topic": topic.topic_arn, "Queue": queue.queue_url, "Bucket": bucket.bucket_name, "Told": told.queue_url}
     for name, value in outputs.items():
         CfnOutput(stack, name, value=value)
     app.synth()

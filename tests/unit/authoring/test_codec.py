@@ -8,20 +8,23 @@ import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import IntEnum
 from typing import Annotated, Any, ForwardRef, Literal, NamedTuple, NewType, TypedDict
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pydantic
 import pytest
 from typing_extensions import TypeAliasType
 
-from sagas import InvalidRequest, S3Object, Saga, step
+from sagas import DefinitionError, InvalidRequest, S3Object, Saga, Secret, step
 from sagas.authoring.codec import canonical, content_hash, decode, encode, json_schema
 from sagas.authoring.shapes.base import UnsupportedType
+from sagas.authoring.shapes.compiler import shape_of
+from sagas.authoring.shapes.records import Record
 from sagas.testing import run
 
 UserId = NewType("UserId", str)
@@ -595,6 +598,77 @@ SAME: dict[str, tuple[Any, Any]] = {
 def test_a_value_that_comes_back_is_written(name: str) -> None:
     value, type_ = SAME[name]
     assert encode(decode(encode(value, type_), type_), type_) == encode(value, type_)
+
+
+Positive = Annotated[int, pydantic.Field(gt=0)]
+Epoch = Annotated[
+    datetime,
+    pydantic.PlainSerializer(lambda at: int(at.timestamp()), return_type=int),
+    pydantic.BeforeValidator(lambda seconds: datetime.fromtimestamp(seconds, UTC)),
+]
+Short = Annotated[str, pydantic.StringConstraints(max_length=3)]
+
+
+@dataclass
+class Ruled:
+    count: Positive
+    at: Epoch  # pyright: ignore[reportInvalidTypeForm]
+    name: Short | None = None
+    code: Annotated[Secret[str], pydantic.Field(min_length=2)] = "ab"
+
+
+def test_rules_in_annotated_are_followed() -> None:
+    at = datetime(2026, 11, 27, tzinfo=UTC)
+    data = encode(Ruled(1, at, "abc"), Ruled)
+    assert data == {"count": 1, "at": int(at.timestamp()), "name": "abc", "code": "ab"}
+    assert decode(data, Ruled) == Ruled(1, at, "abc")
+    wrong = {"count": 0, "at": 1, "name": "long", "code": "a"}
+    assert problems_of(wrong, Ruled) == {
+        "$.count": "Input should be greater than 0",
+        "$.name": "String should have at most 3 characters",
+        "$.code": "String should have at least 2 characters",
+    }
+    with pytest.raises(InvalidRequest) as caught:
+        encode(Ruled(-1, at), Ruled)
+    assert [(one.path, one.message) for one in caught.value.problems] == [("$.count", "Input should be greater than 0")]
+    assert problems_of("1", Positive) == {"$": "Input should be a valid integer"}
+    properties = json_schema(Ruled)["$defs"]["Ruled"]["properties"]
+    assert properties["count"] == {"type": "integer", "exclusiveMinimum": 0}
+    assert decode(None, Positive | None) is None
+    record = shape_of(Ruled)
+    assert isinstance(record, Record)
+    assert record.fields["code"].shape.secret
+
+
+def test_a_serializer_whose_json_the_type_does_not_take_is_refused() -> None:
+    with pytest.raises(InvalidRequest):
+        encode(1, Annotated[int, pydantic.PlainSerializer(lambda number: f"{number} CHF")])
+
+
+IGNORED: list[Any] = [
+    Annotated[list[int], pydantic.Field(max_length=3)],
+    Annotated[dict[str, Secret[str]], pydantic.Field(max_length=3)],
+    Annotated[Address, pydantic.AfterValidator(lambda value: value)],
+    Annotated[int, msgspec.Meta(gt=0)],
+    Positive | float,
+    Annotated[str, pydantic.Field(max_length=3)] | date,
+]
+
+
+@pytest.mark.parametrize("type_", IGNORED, ids=_label)
+def test_rules_that_would_be_ignored_are_refused(type_: Any) -> None:
+    with pytest.raises(UnsupportedType):
+        json_schema(type_)
+
+
+def test_a_class_with_such_a_type_is_refused() -> None:
+    with pytest.raises(
+        DefinitionError, match=r'step "keep": the result .* would be ignored for list.int.; use a pydantic'
+    ):
+
+        class Wrong(Saga[int]):  # pyright: ignore[reportUnusedClass]
+            @step
+            def keep(self) -> Annotated[list[int], pydantic.Field(max_length=3)]: ...
 
 
 def test_a_result_that_would_be_another_fails_its_step() -> None:
