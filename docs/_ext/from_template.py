@@ -244,13 +244,18 @@ def alarms_page(template: Template) -> str:
         plain = re.sub("[0-9A-F]{8}$", "", name).removeprefix("Service").removeprefix("Alarms")
         plain = re.sub("^(order|shipment)alarms(scan|approval|ship|book)", "SAGA: STEP ", plain)
         plain = re.sub("^(order|shipment)alarms", "SAGA: ", plain)
-        metric = f"`{alarm['MetricName']}`" + ("" if alarm["Namespace"] == "Sagas" else f" of {alarm['Namespace']}")
+        metrics = [one["MetricStat"]["Metric"] for one in alarm.get("Metrics", ()) if "MetricStat" in one] or [alarm]
+        metric = ", ".join(
+            f"`{one['MetricName']}`" + ("" if one["Namespace"] == "Sagas" else f" of {one['Namespace']}")
+            for one in metrics
+        )
         above = "as its policies explain" if plain.endswith("STEP Age") else f"{alarm['Threshold']:,}"
         if alarm["ComparisonOperator"].startswith("LessThan"):
             above = "(none there)"
         periods, needed = alarm["EvaluationPeriods"], alarm.get("DatapointsToAlarm", alarm["EvaluationPeriods"])
         times = "" if periods == 1 else f"{needed} times " if needed == periods else f"{needed} of {periods} times "
-        minutes = f"{times}{alarm['Period'] // 60} min"
+        stats = [one["MetricStat"]["Period"] for one in alarm.get("Metrics", ()) if "MetricStat" in one]
+        minutes = f"{times}{alarm.get('Period', max(stats, default=0)) // 60} min"
         link = f"[{anchor}](../operations/runbook.md#{anchor})"
         rows[f"| {plain} | {what} | {metric} | {above} | {minutes} | {link} |"] = None
     return "\n".join([*lines, *rows]) + "\n"

@@ -21,6 +21,7 @@ from sagas.local.emulator.adapt import (
     with_secret_arns,
     without_gradual_deployment,
     without_layers,
+    without_metric_math,
     without_signatures,
     without_transport_rule,
 )
@@ -57,9 +58,8 @@ class Deployer:
         template = with_local_callbacks(as_deployable(stack.template), self._endpoint_url)
         template = with_local_apis(template, self._endpoint_url)
         if self._embedded:
-            template = with_secret_arns(
-                with_local_paths(without_gradual_deployment(without_layers(template, stack.assets)))
-            )
+            template = without_gradual_deployment(without_layers(template, stack.assets))
+            template = with_secret_arns(with_local_paths(without_metric_math(template)))
         if self._enforce_iam:
             template = with_batch_actions(without_transport_rule(template))
         elif self._embedded:
