@@ -142,7 +142,6 @@ def main() -> None:
         isolation=cast("Any", os.environ.get(ISOLATION, "step")),
         architecture=_ARCHITECTURE,
         runtime=_RUNTIME,
-        dashboard=False,
         removal_policy=RemovalPolicy.DESTROY,
     )
     naive = Queued(stack, "Naive", "benchmarks.naive.step.handler", _naive_tables(stack))

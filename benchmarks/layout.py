@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.variables import ROLE, VARIANT
-from sagas.cdk.compute.layer import RUNTIME_MODULES
+from sagas.imports import RUNTIME_MODULES
 from sagas.local.deploy.assembly import read_assembly
 
 
@@ -29,8 +29,9 @@ class Layout:
         runtime = directory / "runtime"
         runtime.mkdir()
         installed = Path(str(distribution("boto3").locate_file("")))
-        for name in RUNTIME_MODULES:
-            (runtime / name).symlink_to(installed / name)
+        for path in (installed / each for name in RUNTIME_MODULES for each in (name, f"{name}.py")):
+            if path.exists():
+                (runtime / path.name).symlink_to(path)
         self._shared = [self._assets[layer["Properties"]["Content"]["S3Key"]] / "python", runtime]
 
     def of(self, variant: str) -> list[Path]:

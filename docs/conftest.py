@@ -29,7 +29,8 @@ class _Page:
 
 def setup(namespace: dict[str, Any]) -> None:
     """Have what a page defines belong to a module, as dataclasses ask for one; what it does to stand-ins is its own."""
-    sys.modules.pop("standins", None)
+    for name in ("standins", "trips"):
+        sys.modules.pop(name, None)
     sys.modules[_MODULE] = cast("Any", _Page(namespace))
     namespace["__name__"] = _MODULE
 

@@ -29,6 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 
 class SagaError(Exception):
@@ -157,6 +158,19 @@ def text_of(error: BaseException) -> str:
         return str(error)
     except Exception as own:  # noqa: BLE001 - it is the author's code, and the failure must be recorded in any case
         return f"no text: its __str__ raised {type(own).__name__}"
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    """Return the errors in an exception group, however deep, in their order; the error itself if it is not a group."""
+    found = list[BaseException]()
+    remaining = [error]
+    while remaining:
+        part = remaining.pop()
+        if isinstance(part, BaseExceptionGroup):
+            remaining += reversed(cast("BaseExceptionGroup[BaseException]", part).exceptions)
+        else:
+            found.append(part)
+    return found
 
 
 class InvalidRequest(SagaError):

@@ -97,7 +97,7 @@ class Topology(Parts):
         """Add the parts in one stack."""
         for logical_id, resource in resources.items():
             group = _log_group_of(resource)
-            if group in physical_ids:
+            if group in physical_ids and physical_ids[group] not in self.log_groups:
                 self.log_groups.append(physical_ids[group])
             names = resource.get("Metadata", {}).get(_METADATA_KEY, {})
             physical_id = physical_ids.get(logical_id)

@@ -5,8 +5,9 @@ Another harness has such mistakes, too: the rules of the protocol that ``tests/f
 
 from __future__ import annotations
 
+import contextvars
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 import pytest
@@ -22,14 +23,24 @@ from sagas.core.events import Failure
 from sagas.core.fit import Deployed, Fit, fit
 from sagas.core.gates import AttemptOutcome, Pause, Scope
 from sagas.core.rules import ForwardPlan, Plan, UndoPlan
-from sagas.core.states import SagaState, StepState, StepStatus
+from sagas.core.states import Purge, SagaState, StepState, StepStatus
 from sagas.engine import advance, children, committer, registry
-from sagas.engine.attempt import attempt
+from sagas.engine.attempt import attempt, coroutines, doubt, failures, heartbeat, redacted_lines, runner
 from sagas.engine.operate import breaker, pausing
-from sagas.engine.start.children import ChildCreator
+from sagas.engine.read import redacting
+from sagas.engine.start.children import ChildCreator, new_state
+from sagas.engine.start.starter import Started, Starter
 from sagas.engine.step_queues import StepQueues
+from sagas.engine.supervise import leftovers, purge
+from sagas.engine.supervise.purge import Purger
+from sagas.errors import TypeChanged
+from sagas.spellings import Secrets
 from sagas.store.connection import Fenced, SharedConnection
 from sagas.store.control.control import ControlItems
+from sagas.store.journal.entries import Entry
+from sagas.store.journal.journal import Journal, Payloads
+from sagas.store.journal.leftovers import Leftovers
+from sagas.store.journal.tombstones import Tombstones
 from sagas.store.pauses import Pauses
 from tests.model import lived, shrinking
 from tests.model.pairs import Case
@@ -45,6 +56,9 @@ _ON_THE_ENGINE = "tests/engine/test_pairs.py::test_some_pairs"
 _ONCE = "tests/engine/test_pairs.py::test_what_was_wrong_once"
 _SETTLING = "tests/engine/test_settling.py"
 _PAUSING = "tests/engine/test_pausing.py"
+_PURGED_KEYS = "tests/engine/test_purged_keys.py"
+_LEFTOVERS = "tests/engine/test_leftovers.py"
+_TEXTS = "tests/engine/test_secrets_in_texts.py"
 
 
 def mistake(name: str, *guards: str) -> Callable[[Make], Make]:
@@ -385,6 +399,120 @@ def _declared_paths_do_not_count(patch: Patch) -> None:
 
 
 @mistake(
+    "a text of an older release is shown",
+    f"{_TEXTS}::test_a_text_of_a_release_that_hid_less_is_not_shown_without_its_values",
+    f"{_TEXTS}::test_progress_is_redacted_in_each_answer",
+    f"{_TEXTS}::test_so_is_what_a_step_waits_for",
+    f"{_TEXTS}::test_the_error_of_a_child_is_redacted_by_its_own_type",
+    f"{_TEXTS}::test_an_outcome_that_waits_in_its_queue_keeps_its_mark",
+)
+def _any_mark_covers(patch: Patch) -> None:
+    def covers(self: Redaction, mark: str) -> bool:
+        return True
+
+    patch.setattr(Redaction, "covers", covers)
+
+
+@mistake("texts of the library are not told apart", f"{_TEXTS}::test_texts_of_the_library_are_shown")
+def _all_texts_are_by_code(patch: Patch) -> None:
+    def by_code(*_: object) -> bool:
+        return True
+
+    patch.setattr(redacting, "_by_code", by_code)
+
+
+@mistake(
+    "values that are left out count as read",
+    f"{_TEXTS}::test_a_value_that_is_not_read_hides_its_texts",
+    f"{_TEXTS}::test_progress_is_redacted_in_each_answer",
+)
+def _nothing_is_left_out(patch: Patch) -> None:
+    of = redacting.Texts.of
+
+    def whole(entries: Any, left_out: Any, redaction: Redaction) -> redacting.Texts:
+        return of(entries, (), redaction)
+
+    patch.setattr(redacting.Texts, "of", staticmethod(whole))
+
+
+@mistake(
+    "only the literal value is searched for",
+    f"{_TEXTS}::test_a_value_is_shown_nowhere",
+    "tests/unit/test_spellings.py::test_each_shape_is_hidden_in_each_spelling",
+)
+def _only_the_value_itself(patch: Patch) -> None:
+    made = Secrets.__init__
+
+    def literally(self: Secrets, values: Iterable[str]) -> None:
+        made(self, ())
+        self.values = sorted(values, key=len, reverse=True)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def without(self: Any, text: str, longest: int | None = None) -> str:
+        for value in self.values:
+            text = text.replace(value, "***") if len(value) >= 4 else text
+        return text[:longest]
+
+    patch.setattr(Secrets, "__init__", literally)
+    patch.setattr(Secrets, "without", without)
+
+
+@mistake("the message of NotYet is stored as it is", f"{_TEXTS}::test_a_value_is_shown_nowhere[not yet]")
+def _reasons_are_not_redacted(patch: Patch) -> None:
+    whole = failures.postponement
+
+    def plainly(*arguments: Any) -> Any:
+        return whole(*arguments[:5], mark=arguments[6])
+
+    patch.setattr(attempt, "postponement", plainly)
+
+
+@mistake("progress is stored as it is", f"{_TEXTS}::test_progress_is_redacted_in_each_answer")
+def _progress_is_not_redacted(patch: Patch) -> None:
+    report = heartbeat.ProgressReport.report
+
+    def plain(self: Any, fraction: float, message: str) -> None:
+        self._redact = lambda text, longest: text[:longest]  # pyright: ignore[reportUnknownLambdaType]
+        report(self, fraction, message)
+
+    patch.setattr(heartbeat.ProgressReport, "report", plain)
+
+
+@mistake("log lines are not redacted", f"{_TEXTS}::test_a_value_is_shown_nowhere[error]")
+def _the_log_is_as_it_is(patch: Patch) -> None:
+    def every(*_: object) -> bool:
+        return True
+
+    patch.setattr(redacted_lines.RedactedLines, "filter", every)
+
+
+@mistake("only what is stored is a value", f"{_TEXTS}::test_defaults_and_converted_values_are_values")
+def _defaults_are_no_values(patch: Patch) -> None:
+    def fails(*_: object) -> Any:
+        raise TypeChanged("it does not fit")
+
+    whole = runner.secrets_in
+
+    def secrets_in(*arguments: Any) -> list[str]:
+        with patch.context() as within:
+            within.setattr(SagaDefinition, "stored", fails)
+            return whole(*arguments)
+
+    patch.setattr(attempt, "secrets_in", secrets_in)
+
+
+@mistake(
+    "texts are cut before they are redacted", "tests/unit/test_spellings.py::test_a_text_is_cut_after_it_is_redacted"
+)
+def _cut_first(patch: Patch) -> None:
+    whole = Secrets.without
+
+    def without(self: Secrets, text: str, longest: int | None = None) -> str:
+        return whole(self, text[:longest])
+
+    patch.setattr(Secrets, "without", without)
+
+
+@mistake(
     "the results of children lose their places",
     f"{_SECRETS}::test_results_of_children_keep_their_paths_in_the_join",
 )
@@ -555,6 +683,280 @@ def _resume_asks_the_deployed_type(patch: Patch) -> None:
         return False
 
     patch.setattr(Pauses, "ever", never)
+
+
+# The outcome of an attempt.
+
+
+_DOUBT = "tests/engine/test_doubt.py"
+_GROUPS = "tests/engine/test_groups.py"
+_INSTANCES = "tests/engine/test_instances.py"
+
+
+@mistake(
+    "one instance serves all attempts",
+    f"{_INSTANCES}::test_what_an_attempt_stores_on_self_is_gone_in_the_next",
+    "tests/unit/testing/test_parity.py::test_both_give_each_attempt_an_instance_of_its_own",
+)
+def _one_instance(patch: Patch) -> None:
+    instances: dict[str, Any] = {}
+    new_instance = runner.new_instance
+
+    def cached(definition: SagaDefinition) -> Any:
+        return instances.setdefault(definition.name, new_instance(definition))
+
+    in_place_of(patch, runner.new_instance, cached)
+
+
+@mistake(
+    "context variables are those of the attempt before",
+    f"{_INSTANCES}::test_context_variables_do_not_reach_the_next_attempt",
+)
+def _one_context(patch: Patch) -> None:
+    context = contextvars.copy_context()
+    patch.setattr(runner, "copy_context", lambda: context)
+
+
+@mistake(
+    "each attempt has an event loop of its own",
+    f"{_INSTANCES}::test_a_client_in_the_loop_lives_longer_than_its_attempt",
+)
+def _a_loop_per_attempt(patch: Patch) -> None:
+    run = coroutines.EventLoop.run
+
+    def alone(self: coroutines.EventLoop, result: Any, context: Any) -> Any:
+        try:
+            return run(self, result, context)
+        finally:
+            self.close()
+
+    patch.setattr(coroutines.EventLoop, "run", alone)
+
+
+@mistake("a group is one error", _GROUPS, f"{_GROUPS}::test_a_permanent_error_is_not_retried")
+def _a_group_is_one_error(patch: Patch) -> None:
+    def whole(error: Exception, retry: Any) -> Exception:
+        return error
+
+    in_place_of(patch, failures.leading, whole)
+
+
+@mistake(
+    "what raises NotYet in a group has begun nothing",
+    f"{_GROUPS}::test_a_step_that_raised_not_yet_beside_a_rejection_is_undone",
+)
+def _nothing_has_begun(patch: Patch) -> None:
+    step_failure = failures.step_failure
+
+    def forgetting(*arguments: Any, **options: Any) -> Any:
+        fact, details = step_failure(*arguments, **options)
+        return replace(fact, postponed=False) if isinstance(fact, ev.StepFailed) else fact, details
+
+    in_place_of(patch, failures.step_failure, forgetting)
+
+
+@mistake(
+    "a client's timeout did not happen",
+    f"{_DOUBT}::test_a_step_in_doubt_is_listed",
+    f"{_DOUBT}::test_a_pivot_in_doubt_counts_as_completed",
+    f"{_DOUBT}::test_a_lost_answer_is_in_doubt_and_a_failed_connect_is_not[requests]",
+)
+def _it_did_not_happen(patch: Patch) -> None:
+    def never(error: BaseException, others: Any = ()) -> bool:
+        return False
+
+    in_place_of(patch, doubt.in_doubt, never)
+
+
+@mistake(
+    "a connection that failed may have taken effect",
+    f"{_DOUBT}::test_a_lost_answer_is_in_doubt_and_a_failed_connect_is_not[urllib]",
+    f"{_DOUBT}::test_a_handshake_that_fails_is_a_failed_connect[requests]",
+)
+def _a_failed_connect_may_have(patch: Patch) -> None:
+    patch.setattr(doubt, "_CONNECTING", frozenset[tuple[str, str]]())
+
+
+@mistake(
+    "a call that failed to connect excuses the next",
+    f"{_DOUBT}::test_a_call_that_failed_to_connect_before_does_not_excuse_the_next",
+)
+def _the_call_before_excuses(patch: Patch) -> None:
+    patch.setattr(doubt, "_wrapped", cast("Any", doubt)._cause)
+
+
+# Purges.
+
+
+@mistake(
+    "what a refused writer stored stays in S3",
+    f"{_LEFTOVERS}::test_a_start_repeated_after_the_purge_brings_nothing_back",
+    f"{_LEFTOVERS}::test_a_large_signal_that_loses_against_a_cancel_leaves_nothing",
+)
+def _refused_writers_leave_objects(patch: Patch) -> None:
+    def kept(self: Payloads, key: str, named: str) -> None:
+        return
+
+    patch.setattr(Payloads, "discard", kept)
+
+
+@mistake(
+    "a refused start deletes what the slot names",
+    f"{_LEFTOVERS}::test_a_start_that_won_without_hearing_of_it_keeps_its_request",
+)
+def _refused_starts_delete_what_is_named(patch: Patch) -> None:
+    discard = Payloads.discard
+
+    def always(self: Payloads, key: str, named: str) -> None:
+        discard(self, key, "")
+
+    patch.setattr(Payloads, "discard", always)
+
+
+@mistake(
+    "two starts with one request share an object",
+    f"{_LEFTOVERS}::test_a_start_refused_for_its_key_leaves_nothing_and_takes_nothing",
+    f"{_LEFTOVERS}::test_the_search_leaves_the_object_of_a_start_that_came_just_now",
+)
+def _starts_share_an_object(patch: Patch) -> None:
+    put, discard = Payloads.put, Payloads.discard
+
+    def shared(self: Payloads, saga_id: str, seq: int, writer: int | str, payload: str) -> str:
+        return put(self, saga_id, seq, 0 if isinstance(writer, str) else writer, payload)
+
+    def careless(self: Payloads, key: str, named: str) -> None:
+        discard(self, key, "")
+
+    patch.setattr(Payloads, "put", shared)
+    patch.setattr(Payloads, "discard", careless)
+
+
+@mistake("two senders of one value share an object", f"{_LEFTOVERS}::test_a_signal_that_comes_twice_keeps_its_value")
+def _signals_share_an_object(patch: Patch) -> None:
+    _starts_share_an_object(patch)
+
+
+@mistake(
+    "a purge by hand believes the entries",
+    f"{_LEFTOVERS}::test_a_refused_start_that_died_goes_with_a_purge_by_hand",
+    "tests/engine/test_purged_objects.py::test_a_purge_by_hand_always_asks_s3",
+)
+def _purges_by_hand_believe_the_entries(patch: Patch) -> None:
+    clear = Tombstones.clear
+
+    def believing(self: Tombstones, saga_id: str, seqs: Sequence[int], *, aside: bool) -> None:
+        clear(self, saga_id, seqs, aside=aside and len(seqs) > 0)
+
+    patch.setattr(Purge, "requested", property(lambda _: False))
+    patch.setattr(Tombstones, "clear", believing)
+
+
+@mistake(
+    "children that never started have no objects",
+    f"{_LEFTOVERS}::test_children_that_never_started_leave_nothing[False]",
+)
+def _unborn_children_have_no_objects(patch: Patch) -> None:
+    def never(entry: Entry) -> bool:
+        return False
+
+    patch.setattr(purge, "_names_objects", never)
+
+
+@mistake("a purge leaves first entries of children", f"{_LEFTOVERS}::test_a_child_whose_start_died_is_its_parents")
+def _purges_leave_first_entries_of_children(patch: Patch) -> None:
+    def nothing(self: Purger, *_: Any) -> None:
+        return
+
+    patch.setattr(Purger, "_clear_unborn", nothing)
+
+
+@mistake(
+    "a start is forgotten although its saga exists",
+    f"{_LEFTOVERS}::test_one_that_is_redriven_while_it_is_forgotten_keeps_all",
+)
+def _starts_are_forgotten_without_a_check(patch: Patch) -> None:
+    dispatch = SharedConnection.dispatch
+
+    def unchecked(self: SharedConnection, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        writes = request.get("TransactItems", [])
+        if any("#salt" in write.get("Delete", {}).get("ConditionExpression", "") for write in writes):
+            request = {"TransactItems": [write for write in writes if "Delete" in write]}
+        return dispatch(self, operation, request)
+
+    patch.setattr(SharedConnection, "dispatch", unchecked)
+
+
+@mistake(
+    "a start believes in the entry that it has found",
+    f"{_LEFTOVERS}::test_one_that_is_forgotten_while_it_is_redriven_starts_as_well",
+)
+def _starts_believe_in_what_they_found(patch: Patch) -> None:
+    found = Starter._found  # pyright: ignore[reportPrivateUsage]
+
+    def believing(self: Starter, saga_type: Any, entry: Any) -> Started:
+        return found(self, saga_type, entry) or Started(new_state(saga_type, entry), entry, created=False)
+
+    patch.setattr(Starter, "_found", believing)
+
+
+@mistake(
+    "the search deletes what is young",
+    f"{_LEFTOVERS}::test_nor_is_a_start_of_the_last_hour",
+)
+def _the_search_deletes_what_is_young(patch: Patch) -> None:
+    patch.setattr(leftovers, "_OLD", 0.0)
+
+
+@mistake(
+    "the search takes a saga with more entries for a dead start",
+    f"{_LEFTOVERS}::test_a_second_entry_on_the_next_page_is_seen",
+)
+def _the_search_does_not_look_for_more_entries(patch: Patch) -> None:
+    dispatch = SharedConnection.dispatch
+
+    def unchecked(self: SharedConnection, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        writes = request.get("TransactItems", [])
+        if any("#salt" in write.get("Delete", {}).get("ConditionExpression", "") for write in writes):
+            request = {
+                "TransactItems": [
+                    write for write in writes if "seq" not in write.get("ConditionCheck", {}).get("Key", {})
+                ]
+            }
+        return dispatch(self, operation, request)
+
+    patch.setattr(SharedConnection, "dispatch", unchecked)
+
+
+@mistake("the search believes any audit table", f"{_LEFTOVERS}::test_payloads_of_no_saga_stay_where_they_are_the_most")
+def _the_search_believes_any_table(patch: Patch) -> None:
+    patch.setattr(leftovers, "_FEW", 10_000)
+
+
+@mistake(
+    "an expired tombstone keeps its slot",
+    f"{_PURGED_KEYS}::test_children_begin_whose_tombstones_are_still_there",
+    f"{_PURGED_KEYS}::test_an_expired_tombstone_is_gone_whether_dynamodb_has_deleted_it_or_not",
+)
+def _expired_tombstones_keep_their_slots(patch: Patch) -> None:
+    def never(self: Journal, *_: Any) -> bool:
+        return False
+
+    patch.setattr(Journal, "_replaced", never)
+
+
+@mistake(
+    "the search believes that a saga has a first entry", f"{_LEFTOVERS}::test_nor_is_one_that_lost_its_first_entry"
+)
+def _the_search_believes_in_first_entries(patch: Patch) -> None:
+    def none(self: Leftovers, saga_ids: Iterable[str]) -> set[str]:
+        return set()
+
+    patch.setattr(Leftovers, "_sagas", none)
+
+
+@mistake("the search begins at every visit", f"{_LEFTOVERS}::test_a_search_begins_once_a_week")
+def _the_search_begins_at_every_visit(patch: Patch) -> None:
+    patch.setattr(leftovers, "_WEEK", 0.0)
 
 
 def _run(*options: str) -> pytest.ExitCode:

@@ -13,6 +13,12 @@ _THREE_UNDONE = TRIPS["five steps, and the last one rejects: three steps are und
 _UNDONE = _THREE_UNDONE.usd_with_functions(OURS.undoing or 0)
 _HOURS = 730
 """Of a month."""
+_SCANNED = 1_024 / 4 / 2
+"""Read units of a megabyte. A scan does not ask for consistent reads."""
+_AUDIT_MB = 2_000
+"""Of a million sagas with 2 KB each."""
+_CHECKED = 0.5
+"""Read units per object: its saga's first entry."""
 _WAITS = {
     "for a signal, which comes at once or after a year": "a wait for a signal",
     "for a signal that never comes, up to 15 minutes": "ten minutes for a signal that never comes",
@@ -68,6 +74,7 @@ def page() -> str:
     kept = TRIPS["a life of three steps that is kept for an hour"].writes - TRIPS["a life of three steps"].writes
     purge = TRIPS["a purge of four entries"]
     retention = kept + purge.writes
+    visit = TRIPS["a visit of the supervisor between two searches for leftovers"]
     looks = TRIPS["an hourly look at what pauses have marked of a type"].reads
     return f"""\
 # Costs
@@ -107,7 +114,11 @@ Together **{usd_with_api(1) - each:.2f} + {each:.2f} *s***: {three:.1f} for thre
 - Payloads: a write per KB begun. Above `payload_limit`, 5.00 for a million objects put and 0.40 for a million read.
 - Storage: five steps are about 4 KB with indexes, and a GB with backups costs 0.45 a month. So a million sagas add 1.87 to every month's bill until they are purged.
 - `retention`: {retention} writes per saga of three steps, {retention * prices.WRITE_UNIT:.2f} per million. The purge takes {purge.writes} of them, and one per further
-  entry. Payloads in the bucket cost 5.00 more. Purges run ten at a time, about 600,000 an hour.
+  entry. Payloads in the bucket cost 5.00 more. Purges run ten at a time, about 600,000 an hour. A purge by an operator always
+  lists the saga's prefix in the bucket, 5.00 per million sagas and children.
+- The [weekly search](../build/personal-data.md#leftovers) for what writers that died left behind: {_SCANNED * prices.READ_UNIT:.0f} per million megabytes of the audit
+  table, so {_SCANNED * _AUDIT_MB * prices.READ_UNIT / 1e6:.2f} for a million sagas of 2 KB; 0.005 per million objects in the bucket to list, and {_CHECKED * prices.READ_UNIT:.2f} to
+  look for their sagas. In between, {visit.number} read every five minutes.
 
 [Events in and out](../build/events.md) have costs of their own. `batch_size=10` on a busy queue lowers SQS and invocations
 from 1.40 to 0.50 per step at best.

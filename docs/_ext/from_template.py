@@ -49,7 +49,7 @@ RESOURCES = {
 """How the page calls what the logical ids of resources begin with."""
 
 WHY = {
-    ("own log group", "logs:CreateLogStream"): "write its log, which has no payloads",
+    ("the service's log group", "logs:CreateLogStream"): "write the log, which has no payloads",
     ("`*`", "xray:PutTraceSegments"): "write traces; AWS offers no narrower resource. Not with `tracing=False`",
     ("the control table", "dynamodb:GetItem"): "claim a saga and commit its changes, item by item: no index, scan or deletion",
     ("the audit table", "dynamodb:GetItem"): "add entries of the journal, read those of earlier steps; change none",
@@ -69,8 +69,9 @@ WHY = {
     ("the audit table", "dynamodb:ConditionCheckItem"): "start no saga under the key of a purged one",
     ("the control table", "dynamodb:DeleteItem"): "purge",
     ("the audit table", "dynamodb:UpdateItem"): "purge: remove payloads from entries, and leave a tombstone",
+    ("the audit table", "dynamodb:Scan"): "once a week: find starts that died between their two writes, and delete them",
     ("the payload bucket", "s3:ListBucket"): "purge: find what a saga has there",
-    ("`payloads/*` of the payload bucket", "s3:DeleteObject"): "purge",
+    ("`payloads/*` of the payload bucket", "s3:DeleteObject"): "purge; delete the payload of a refused start or signal",
     ("indexes `open`, `by_name`, `attention`, `ended` of the control table", "dynamodb:Query"): "list sagas by state, type, need and end",
     ("the bucket that is swept", "s3:ListBucket"): "with `allow_sweep`: list the objects under the saga's prefix",
     ("`scans/*` of the bucket that is swept", "s3:GetObject"): "with `allow_sweep`: delete orphans; not with `action=\"report\"`",
@@ -109,8 +110,8 @@ def as_list(value: Any) -> list[Any]:
 def called(logical_id: str) -> str:
     """How the page calls a resource of the template."""
     plain = re.sub("[0-9A-F]{8}$", "", logical_id).removeprefix("Service")
-    if plain.endswith("Log"):
-        return "own log group"
+    if plain == "Log":
+        return "the service's log group"
     return "its own queue" if "queues" in plain else RESOURCES[plain]
 
 
@@ -153,11 +154,10 @@ def resources(values: list[Any], role: str) -> str:
 def statements(template: Template) -> Iterator[tuple[str, tuple[str, ...], str]]:
     """Every permission of a function: its role's kind, the actions, and on what."""
     for name, one in template["Resources"].items():
-        if one["Type"] != "AWS::IAM::Policy":
-            continue
+        policies: list[Template] = one["Properties"].get("Policies", []) if one["Type"] == "AWS::IAM::Role" else []
         owner = name.removeprefix("Service")
         role = next((kind for kind in ROLES if owner.startswith(f"{kind}Role")), "order")
-        for statement in one["Properties"]["PolicyDocument"]["Statement"]:
+        for statement in (statement for policy in policies for statement in policy["PolicyDocument"]["Statement"]):
             if statement["Effect"] != "Allow":
                 raise ValueError(f"the page has no words for {statement}")
             yield role, tuple(as_list(statement["Action"])), resources(as_list(statement["Resource"]), role)
@@ -171,7 +171,7 @@ What CloudFormation's role creates, changes and deletes. [Deploying](../operatio
 - `dynamodb` tables, with `UpdateContinuousBackups` and `UpdateTimeToLive`; `sqs` queues and their policies; a bucket of `s3` and its policy, and `GetObject` on the bootstrap bucket
 - `lambda` functions, versions, aliases, layers, event source mappings and permissions, with `PutFunctionRecursionConfig` and `PutFunctionEventInvokeConfig`
 - `iam` roles and inline policies, with `PassRole` to `lambda.amazonaws.com`; with `access_log="role"` also to `apigateway.amazonaws.com`
-- a REST API of `apigateway`, and with `access_log="role"` the account's role for logs; `events` rules, `logs` groups with retention, `cloudwatch` alarms and a dashboard
+- a REST API of `apigateway`, and with `access_log="role"` the account's role for logs; `events` rules, `logs` groups with retention, `cloudwatch` alarms, and with `dashboard=True` a dashboard
 - nested stacks of `cloudformation` beyond some 25 steps; `codedeploy` with `deployment`; `ssm:GetParameters` of the bootstrap version
 - `secretsmanager` with public waits, also `GetRandomPassword`; `wafv2` with `web_acl_arn`; `kms` with `encryption_key` (`DescribeKey`, `CreateGrant`, `PutKeyPolicy`)
 - `ec2` with `network` (security groups and subnets); `sns` with an address as `alarm_topic`
@@ -216,8 +216,12 @@ def permissions_page(template: Template) -> str:
         shown = [", ".join(f"`{one}`" for one in patterns) for patterns in (right.of_type, right.of_all)]
         lines.append(f"| `grant_{name}` | {shown[0]} | {shown[1] or 'each type by its name'} |")
     lines.append(DEPLOYMENTS)
-    lines.append("\n## The service\n\n```{literalinclude} ../examples/all_options.py\n:language: python\n```")
-    return "\n".join(lines) + "\n"
+    lines.append("\n## The service\n")
+    lines += [
+        f"```{{literalinclude}} ../examples/{name}.py\n:language: python\n```\n"
+        for name in ("all_sagas", "all_options")
+    ]
+    return "\n".join(lines)
 
 
 def alarms_page(template: Template) -> str:

@@ -32,6 +32,7 @@ from sagas.authoring.saga import Saga
 from sagas.authoring.steps import Undoable
 from sagas.cli.main import MODULES, app, commands_in
 from sagas.core import events
+from sagas.engine.attempt.doubt import CLIENTS
 from sagas.handlers.http import answers
 from sagas.handlers.telemetry import METRICS
 
@@ -186,6 +187,7 @@ def given_to(made: Any) -> dict[str, object]:
             "step_timeout": options.timeout,
             "name": options.name,
             "retired": options.retired,
+            "in_doubt_on": options.in_doubt_on,
         }
     kinds = [*(get_overloads(made) or [made])]
     return {
@@ -213,6 +215,24 @@ def step_keywords() -> str:
     return "\n".join(lines)
 
 
+def doubts() -> str:
+    """The exceptions that leave the outcome of a step in doubt, by client."""
+    lines = [
+        "## In doubt",
+        "",
+        "These exceptions, and subclasses of them, decide whether the outcome of a step is [in doubt](../build/steps.md#in-doubt).",
+        "A class that can mean both, such as `requests.ConnectionError`, is decided by its cause. An error that is raised while the",
+        "client connects, such as the timeout of a handshake, leaves no doubt.",
+        "",
+        "| package | in doubt: the answer is lost | not in doubt: it did not connect |",
+        "|---|---|---|",
+    ]
+    for package, client in CLIENTS.items():
+        lost, unsent = (", ".join(f"`{name}`" for name in names) for names in (client.lost, client.unsent))
+        lines.append(f"| `{package}` | {lost} | {unsent} |")
+    return "\n".join([*lines, ""])
+
+
 def keywords_page() -> str:
     """Class keywords and policies, with their defaults."""
     lines = [
@@ -226,6 +246,7 @@ def keywords_page() -> str:
         default = "the class's name" if keyword == "name" else shown(getattr(usual, keyword))
         lines.append(f"| `{keyword}` | {default} | {cell(said[keyword])} |")
     lines.append(f"\n{step_keywords()}")
+    lines.append(doubts())
     lines.append(
         "## Retry\n\nCreate a policy with `Retry.exponential`, `Retry.linear` or `Retry.constant`. The default is "
         f'`Retry.exponential(max_retries={DEFAULT_RETRY.max_retries}, base_delay={DEFAULT_RETRY.base_delay}, jitter="{DEFAULT_RETRY.jitter}")`.\n'

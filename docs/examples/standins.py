@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from aws_cdk import App, Stack
+from trips import Order, Trip
 
-from sagas import Context, Saga, step
-
-
-@dataclass(frozen=True)
-class Order:
-    """An order of seats."""
-
-    order_id: str = "o-1"
-    seats: int = 2
-
-
-class Trip(Saga[Order], name="trip"):
-    """Books, charges, ships."""
-
-    @step
-    def book(self, request: Order, ctx: Context) -> str:
-        """Book."""
-        return f"{request.seats} seats"
-
-    @step
-    def charge(self, book: str) -> str:
-        """Charge."""
-        return f"paid for {book}"
-
-    @step
-    def ship(self) -> None:
-        """Ship."""
+__all__ = ["Api", "Order", "Trip", "stack"]
 
 
 class Api:

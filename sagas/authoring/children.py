@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from datetime import timedelta
 from typing import (
     TYPE_CHECKING,
@@ -60,6 +60,7 @@ class ChildrenOptions(TypedDict, total=False):
     step_timeout: float | timedelta | None
     name: str | None
     retired: bool
+    in_doubt_on: Collection[type[BaseException]] | None
 
 
 @overload
@@ -128,6 +129,7 @@ def children(*types: Any, **options: Any) -> Any:
         step_timeout: how long an attempt of the method can take: seconds or a timedelta.
         name: the stored name, as for ``@step``.
         retired: whether new sagas skip the step, as for ``@step``.
+        in_doubt_on: exception types that leave the outcome of the method in doubt, as for ``@step``.
 
     Raises:
         DefinitionError: an option is unknown or out of range, or an argument is not a saga class.
@@ -161,6 +163,7 @@ def children(*types: Any, **options: Any) -> Any:
         retired=options.get("retired", False),
         wait=wait,
         name=options.get("name"),
+        in_doubt_on=options.get("in_doubt_on", ()),
     )
     return Decorator("children", lambda function: Step(function, step_options))
 

@@ -41,6 +41,40 @@ class OrphanedObject(S3Object):
     last_modified: datetime | None = None
 
 
+_RESERVED = frozenset({*vars(logging.LogRecord("", 0, "", 0, "", (), None)), "message", "asctime"})
+"""The names that ``logging`` keeps for itself. It raises a ``KeyError`` for a field of ``extra`` with such a name."""
+
+
+class StepLogger(logging.Logger):
+    """A step's logger. A field of ``extra`` whose name ``logging`` keeps for itself gets an underscore at its end, so
+    that no log line fails a step.
+
+    Args:
+        logger: the logger that writes the lines.
+    """
+
+    def __init__(self, logger: logging.Logger) -> None:
+        super().__init__(logger.name)
+        self.parent = logger
+
+    def makeRecord(  # noqa: N802 - as the base class has it
+        self,
+        name: str,
+        level: int,
+        fn: str,
+        lno: int,
+        msg: object,
+        args: Any,
+        exc_info: Any,
+        func: str | None = None,
+        extra: Mapping[str, object] | None = None,
+        sinfo: str | None = None,
+    ) -> logging.LogRecord:
+        """Make a log record; see :meth:`logging.Logger.makeRecord`."""
+        fields = {f"{key}_" if key in _RESERVED else key: value for key, value in (extra or {}).items()}
+        return super().makeRecord(name, level, fn, lno, msg, args, exc_info, func, fields, sinfo)
+
+
 class Context(Protocol):
     """The running attempt. A test double need not inherit from it: see ``sagas.testing.FakeContext``."""
 
@@ -107,12 +141,15 @@ class Context(Protocol):
 
     @property
     def cancelled(self) -> bool:
-        """Whether to stop: the deadline has passed, or a cancel was accepted, at most five seconds ago."""
+        """Whether to stop: the deadline of the attempt or the saga has passed, or a cancel was accepted, at most five
+        seconds ago."""
         ...
 
     @property
     def logger(self) -> logging.Logger:
-        """A logger that adds the saga, step and attempt to each line."""
+        """A logger that adds the saga, step and attempt to each line. A field of ``extra`` with a name that Python's
+        ``logging`` keeps for itself, such as ``name`` or ``message``, is logged as ``name_``. Hidden values that the
+        code was given are logged as ``***``."""
         ...
 
     @property

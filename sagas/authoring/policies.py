@@ -12,7 +12,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, get_args
 
-from sagas.errors import DefinitionError, PermanentError, TimedOut
+from sagas.errors import DefinitionError, PermanentError, TimedOut, leaves
 
 Jitter = Literal["none", "full"]
 RetryKind = Literal["exponential", "linear", "constant"]
@@ -256,8 +256,15 @@ class Retry(metaclass=_RetryMeta):
     def gives_up(self, error: BaseException) -> bool:
         """Whether ``error`` exhausts the step at once."""
         late = error.__cause__ if isinstance(error, TimedOut) else None
-        permanent = isinstance(error, (PermanentError, *self.give_up_on)) or isinstance(late, self.give_up_on)
+        raised = [] if late is None else [late, *leaves(late)]
+        permanent = isinstance(error, (PermanentError, *self.give_up_on))
+        permanent = permanent or any(isinstance(each, self.give_up_on) for each in raised)
         return permanent or not isinstance(error, (TimedOut, *self.retry_on))
+
+    def names_group(self, error: BaseException) -> bool:
+        """Whether the policy names the class of an exception group, so that it judges the group and not its parts."""
+        named = (*self.retry_on, *self.give_up_on)
+        return any(issubclass(type_, BaseExceptionGroup) and isinstance(error, type_) for type_ in named)
 
 
 DEFAULT_RETRY = Retry.exponential(max_retries=3, base_delay=1.0, jitter="full")

@@ -7,10 +7,14 @@ have the real values. Whatever people and programs see has ``***`` instead.
 from __future__ import annotations
 
 import collections.abc
-from collections.abc import Iterable, Sequence
+import hashlib
+import json
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
 from functools import cached_property
 from types import MappingProxyType
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast, get_args
 
 from msgspec import Struct, field
 
@@ -18,19 +22,18 @@ from sagas.authoring.shapes.base import Shape, UnsupportedType
 from sagas.authoring.shapes.compiler import shape_of
 from sagas.authoring.shapes.containers import Array, FixedArray, Json, Mapping
 from sagas.authoring.shapes.records import Model, Record
+from sagas.authoring.shapes.scalars import Choice
 from sagas.authoring.shapes.unions import Union
-from sagas.authoring.signatures import SECRET
+from sagas.authoring.signatures import SECRET, is_secret
 from sagas.errors import DefinitionError
 from sagas.paths import DEEP, EACH, Place, parse_path
+from sagas.spellings import HIDDEN, RULE
 
 T = TypeVar("T")
 Secret = Annotated[T, SECRET]
 """``Secret[str]``: a ``str`` that readers see as ``***``. For type checkers and your code, it is a plain ``str``."""
 
-HIDDEN = "***"
 REQUEST = "request"
-_SHORTEST = 4
-"""Values shorter than this are not replaced in texts: they would match everywhere."""
 
 PlacesBySource = collections.abc.Mapping[str, Sequence[Place]]
 
@@ -42,18 +45,46 @@ class Redaction(Struct, frozen=True, dict=True):
         types: the type of the request, under ``request``, and of each step's result, under the step's name.
         places: paths to redacted values in these types, under the same names. Parts are names of members, ``[*]`` for
             all items of an array or object, and ``[0]`` for the first item of an array.
+        version: the version of the type.
     """
 
     types: dict[str, Any] = field(default_factory=dict[str, Any])
     places: dict[str, tuple[Place, ...]] = field(default_factory=dict[str, tuple[Place, ...]])
+    version: str = ""
 
     def view(self, source: str, data: Any, stored: Iterable[Place] = ()) -> tuple[Any, list[str]]:
         """Return a redacted request or result, and its hidden values as texts to replace elsewhere. ``stored`` are the
         paths that were stored with the value, which may hide more than today's types."""
-        walk = _Walk()
-        for place in dict.fromkeys((*stored, *self.hidden.get(source, ()))):
+        places = (*dict.fromkeys((*stored, *self.hidden.get(source, ()))),)
+        if not places:
+            return data, []
+        walk = _Walk(*self._known.get(source, (frozenset(), {})))
+        for place in places:
             data = walk.at(data, place)
         return data, walk.secrets
+
+    @cached_property
+    def mark(self) -> str:
+        """The mark of texts that were redacted under this type: its version, and a hash of what it hides and of the
+        rule by which texts are searched. Empty if it hides nothing."""
+        if not self.hidden:
+            return ""
+        hidden = {source: [*map(list, places)] for source, places in self.hidden.items()}
+        digest = hashlib.sha256(json.dumps([RULE, hidden], sort_keys=True).encode()).digest()
+        return f"{self.version}#{urlsafe_b64encode(digest[:6]).decode()}"
+
+    def covers(self, mark: str) -> bool:
+        """Whether a text with this mark was redacted under a type that hides what this one hides."""
+        return not self.mark or mark.rpartition("#")[2] == self.mark.rpartition("#")[2]
+
+    @cached_property
+    def _known(self) -> dict[str, tuple[frozenset[str], dict[Any, list[str]]]]:
+        """The names of fields in the types, which are no part of a value, and the names of members of enumerations by
+        their JSON, by which code may quote them."""
+        return {
+            source: (_field_names(shape_of(type_)), _member_names(shape_of(type_)))
+            for source, type_ in self.types.items()
+        }
 
     @cached_property
     def hidden(self) -> collections.abc.Mapping[str, tuple[Place, ...]]:
@@ -72,16 +103,12 @@ class Redaction(Struct, frozen=True, dict=True):
         return by_source
 
 
-def without(text: str, secrets: Iterable[str]) -> str:
-    """Return a text with ``***`` in place of secrets. Longer secrets are replaced first."""
-    for secret in sorted(set(secrets), key=len, reverse=True):
-        if len(secret) >= _SHORTEST:
-            text = text.replace(secret, HIDDEN)
-    return text
-
-
 def redaction_of(
-    where: str, types: dict[str, Any], paths: Sequence[str], of_children: PlacesBySource = MappingProxyType({})
+    where: str,
+    types: dict[str, Any],
+    paths: Sequence[str],
+    of_children: PlacesBySource = MappingProxyType({}),
+    version: str = "",
 ) -> Redaction:
     """Return the redaction of a saga type."""
     places = {source: [*inner] for source, inner in of_children.items() if inner}
@@ -96,14 +123,21 @@ def redaction_of(
         if not _leads_somewhere(shape_of(types[source]), tuple(place)):
             raise DefinitionError(f"{where}: redact: {path!r} does not exist in the type")
         places.setdefault(source, []).append(tuple(place))
-    return Redaction(types, {source: tuple(inner) for source, inner in places.items()})
+    return Redaction(types, {source: tuple(inner) for source, inner in places.items()}, version)
 
 
 class _Walk:
-    """A walk over JSON that hides values and collects them."""
+    """A walk over JSON that hides values and collects them.
 
-    def __init__(self) -> None:
+    Args:
+        fields: the names of fields. Other keys of hidden objects are values, too.
+        members: the names of members of enumerations, by the type and the value of their JSON.
+    """
+
+    def __init__(self, fields: frozenset[str], members: dict[Any, list[str]]) -> None:
         self.secrets: list[str] = []
+        self._fields = fields
+        self._members = members
 
     def hide(self, data: Any) -> Any:
         """Collect all values inside ``data`` and return their replacement. ``None`` stays visible."""
@@ -115,17 +149,16 @@ class _Walk:
     def _collect(self, data: Any) -> None:
         match data:
             case dict():
-                for item in cast("dict[str, Any]", data).values():
+                for name, item in cast("dict[str, Any]", data).items():
+                    self.secrets += () if name in self._fields else (name,)
                     self._collect(item)
             case list():
                 for item in cast("list[Any]", data):
                     self._collect(item)
-            case str():
-                self.secrets.append(data)
             case bool() | None:
                 pass
             case _:
-                self.secrets.append(str(data))
+                self.secrets += (str(data), *self._members.get((type(data), data), ()))
 
     def at(self, data: Any, place: Place) -> Any:
         """Hide the value at a place."""
@@ -153,18 +186,39 @@ class _Walk:
 
 
 _ANYTHING = Json()
+_HIDDEN_ANYTHING = Json()
+_HIDDEN_ANYTHING.secret = True
 
 
-def _model_members(shape: Model) -> dict[str, Shape]:
-    """The shapes of a pydantic model's fields. Types that only pydantic supports are any JSON."""
-    members = dict[str, Shape]()
+def _model_members(shape: Model) -> list[tuple[Place, Shape]]:
+    """The shapes of a pydantic model's fields, each by every name that it may have in JSON. A root has no name. Types
+    that only pydantic supports are any JSON."""
+    members = list[tuple[Place, Shape]]()
     for name, info in shape.type.model_fields.items():
-        key = info.serialization_alias or info.alias or name
-        try:
-            members[key] = shape_of(Annotated[info.annotation, SECRET] if SECRET in info.metadata else info.annotation)
-        except UnsupportedType:
-            members[key] = _ANYTHING
+        inner = _of_field(Annotated[info.annotation, SECRET] if SECRET in info.metadata else info.annotation)
+        root = getattr(shape.type, "__pydantic_root_model__", False)
+        aliases = (name, info.alias, info.serialization_alias, *_aliases(info.validation_alias))
+        members += [(() if root else (key,), inner) for key in dict.fromkeys(aliases) if key]
     return members
+
+
+def _aliases(alias: Any) -> list[str]:
+    """The names of members in JSON that hold a field with this validation alias."""
+    if alias is None or isinstance(alias, str):
+        return [alias or ""]
+    choices: list[Any] = getattr(alias, "choices", [alias])
+    return [choice if isinstance(choice, str) else str(choice.path[0]) for choice in choices]
+
+
+def _of_field(annotation: Any) -> Shape:
+    """The shape of a field of a pydantic model. If only pydantic supports its type, it is hidden as a whole if a part
+    of the type is hidden."""
+    try:
+        return shape_of(annotation)
+    except UnsupportedType:
+        parts = [part for part in get_args(annotation) if not isinstance(part, str | int | float | bytes)]
+        secret = is_secret(annotation) or any(_hidden(_of_field(part), ()) for part in parts)
+        return _HIDDEN_ANYTHING if secret else _ANYTHING
 
 
 def _inside(shape: Shape) -> list[tuple[Place, Shape]]:
@@ -177,7 +231,7 @@ def _inside(shape: Shape) -> list[tuple[Place, Shape]]:
         return [((f"[{index}]",), item) for index, item in enumerate(shape.items)]
     if isinstance(shape, Record):
         return [((name,), record_field.shape) for name, record_field in shape.fields.items()]
-    return [((name,), inner) for name, inner in _model_members(shape).items()] if isinstance(shape, Model) else []
+    return _model_members(shape) if isinstance(shape, Model) else []
 
 
 def _hidden_whole(shape: Shape) -> bool:
@@ -224,5 +278,36 @@ def _leads_somewhere(shape: Shape, place: Place) -> bool:
         return first in shape.fields and _leads_somewhere(shape.fields[first].shape, remaining)
     if isinstance(shape, Model):
         members = _model_members(shape)
-        return first in members and _leads_somewhere(members[first], remaining)
+        roots = [inner for part, inner in members if not part]
+        named = [inner for part, inner in members if part == (first,)]
+        return any(_leads_somewhere(inner, place) for inner in roots) or any(
+            _leads_somewhere(inner, remaining) for inner in named
+        )
     return False
+
+
+def _all_shapes(shape: Shape) -> Iterator[Shape]:
+    """A shape, and the shapes at any depth inside it."""
+    seen, ahead = set[int](), [shape]
+    while ahead:
+        outer = ahead.pop()
+        if id(outer) not in seen:
+            seen.add(id(outer))
+            yield outer
+            ahead += [inner for _, inner in _inside(outer)]
+
+
+def _field_names(shape: Shape) -> frozenset[str]:
+    """The names of all fields inside a shape."""
+    records = (inner for inner in _all_shapes(shape) if isinstance(inner, Record | Model))
+    return frozenset(part[0] for record in records for part, _ in _inside(record) if part)
+
+
+def _member_names(shape: Shape) -> dict[Any, list[str]]:
+    """The names of members of all enumerations inside a shape, by the type and the value of their JSON."""
+    names = dict[Any, list[str]]()
+    for choice in _all_shapes(shape):
+        for form, value in choice.values.items() if isinstance(choice, Choice) else ():
+            if isinstance(value, Enum):
+                names.setdefault(form, []).extend((value.name, f"{type(value).__name__}.{value.name}"))
+    return names

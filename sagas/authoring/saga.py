@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from abc import ABCMeta
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
@@ -148,6 +148,8 @@ class Saga(Generic[ReqT], metaclass=_Meta):
             step by default.
         cancellable: whether callers may cancel sagas of this type. If not, an operator may still undo a saga that has
             stopped and waits for an operator.
+        in_doubt_on: exception types that say nothing about the effect of a step, in addition to those of the usual
+            clients. After one, the outcome of the step is in doubt.
         redact: values that readers see as ``***``, in addition to those of type ``Secret``: paths into the request or a
             step's result, like ``$.request.card.number`` or ``$.book.seats[*].code``.
         find_by: search keys: at most four values of the request by name, like ``{"customer": "$.customer.id"}``. They
@@ -176,6 +178,7 @@ class Saga(Generic[ReqT], metaclass=_Meta):
             step_timeout: float | timedelta | None = None,
             result: str | None = None,
             cancellable: bool = True,
+            in_doubt_on: Collection[type[BaseException]] = (),
             redact: Sequence[str] = (),
             find_by: Mapping[str, str] = {},
             upcast: Mapping[str, Callable[[Any], Any]] = {},
@@ -191,8 +194,7 @@ class Saga(Generic[ReqT], metaclass=_Meta):
 
     @classmethod
     def create(cls) -> Self:
-        """Create the instance that runs the steps, once per execution environment. Override this method to read
-        configuration."""
+        """Create the instance that runs one attempt of a step or undo. Override this method to read configuration."""
         return cls()
 
     def on_orphans(self, orphans: Sequence[OrphanedObject], ctx: Context) -> Awaitable[None] | None:

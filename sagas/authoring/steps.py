@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from datetime import datetime, timedelta
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
@@ -75,6 +75,7 @@ class StepOptions(Struct, frozen=True):
     wait: WaitOptions | None = None
     pivot: bool = False
     name: str | None = None
+    in_doubt_on: Collection[type[BaseException]] | None = ()
 
 
 class UndoOptions(Struct, frozen=True):
@@ -290,6 +291,7 @@ def step(
     poll_timeout: timedelta | None = None,
     pivot: bool = False,
     name: str | None = None,
+    in_doubt_on: Collection[type[BaseException]] | None = (),
 ) -> _StepDecorator: ...
 @maker
 @checked_call("step")
@@ -306,6 +308,7 @@ def step(
     poll_timeout: timedelta | None = None,
     pivot: bool = False,
     name: str | None = None,
+    in_doubt_on: Collection[type[BaseException]] | None = (),
 ) -> Any:
     """Declare a step of a saga. Parameters are filled by name: see :class:`sagas.Saga`.
 
@@ -333,9 +336,21 @@ def step(
         name: the step's stored name, if it is not the method's: 1 to 40 characters of a-z, 0-9 and ``_``, starting with
             a letter. Sagas in flight, the queue, the function, the idempotency key and the API use this name. Give a
             renamed method its old name.
+        in_doubt_on: exception types that say nothing about the effect, in addition to those of the class and of the
+            usual clients. After one, the outcome is in doubt. With ``None``, no exception of the step leaves doubt,
+            because it only reads; lost and late attempts still do.
     """
     options = StepOptions(
-        retry, timeout, circuit_breaker, result, undo_when, retired, poll_timeout, pivot=pivot, name=name
+        retry,
+        timeout,
+        circuit_breaker,
+        result,
+        undo_when,
+        retired,
+        poll_timeout,
+        pivot=pivot,
+        name=name,
+        in_doubt_on=in_doubt_on,
     )
     if fn is not None:
         return Step(fn, options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
@@ -69,6 +69,7 @@ def wait_for(
     undo_when: Literal["completed", "started"] = "completed",
     name: str | None = None,
     retired: bool = False,
+    in_doubt_on: Collection[type[BaseException]] | None = (),
 ) -> Wait[T]: ...
 @overload
 def wait_for(
@@ -83,6 +84,7 @@ def wait_for(
     undo_when: Literal["completed", "started"] = "completed",
     name: str | None = None,
     retired: bool = False,
+    in_doubt_on: Collection[type[BaseException]] | None = (),
 ) -> Wait[Any]: ...
 
 
@@ -105,6 +107,7 @@ def wait_for(*arguments: Any, **options: Any) -> Any:
         undo_when: ``"completed"`` undoes the wait if a signal arrived; ``"started"`` also if no signal arrived.
         name: the stored name, as for ``@step``.
         retired: whether new sagas skip the step, as for ``@step``.
+        in_doubt_on: exception types that leave the outcome of the method in doubt, as for ``@step``.
 
     Raises:
         DefinitionError: an option is missing, unknown or out of range.
@@ -113,7 +116,7 @@ def wait_for(*arguments: Any, **options: Any) -> Any:
         not arguments or inspect.isroutine(arguments[0]) or isinstance(arguments[0], Member)
     ):  # list[T] and a NewType are callable, too
         raise DefinitionError("wait_for: pass the type of the signal first, as in wait_for(Approval, timeout=...)")
-    names = ("timeout", "on_timeout", "public", "retry", "step_timeout", "undo_when", "name", "retired")
+    names = ("timeout", "on_timeout", "public", "retry", "step_timeout", "undo_when", "name", "retired", "in_doubt_on")
     _refuse_others("wait_for", arguments[1:], options, names)
     if "timeout" not in options:
         raise DefinitionError("wait_for: timeout is required (at most 365 days)")
@@ -130,6 +133,7 @@ def wait_for(*arguments: Any, **options: Any) -> Any:
         retired=options.get("retired", False),
         wait=WaitOptions("signal", arguments[0], length, on_timeout, public),
         name=options.get("name"),
+        in_doubt_on=options.get("in_doubt_on", ()),
     )
     waits: Wait[Any] = Wait(step_options)
     return waits

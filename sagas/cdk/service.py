@@ -94,6 +94,7 @@ class SagaService(Construct):
             also=[*ending.values()],
         )
         self.bulk = bulk.function
+        self._sweeping = (supervisor.role, bulk.role)
         self._parts: list[Part] = [self.tables, *queues.values(), supervisor, bulk]
         self.now: lambda_.Function | None = None
         """The function that ends waits; ``None`` if no saga waits."""
@@ -213,8 +214,8 @@ class SagaService(Construct):
         if (declared is None) is not (archive_to is None):
             fault = "declares no archive_bucket_env" if declared is None else f"archives to the bucket of {declared}"
             raise DefinitionError(f"{self.node.id}: saga {definition.name} {fault}; see archive_to")
-        for function in (self.supervisor, self.bulk):
-            allow_sweeping(function, bucket, definition.prefix, definition.orphans.action, archive_to or bucket)
+        for role in self._sweeping:
+            allow_sweeping(role, bucket, definition.prefix, definition.orphans.action, archive_to or bucket)
 
     def grant_start(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
         """Let a principal start sagas, but not read or change them. The response to a start contains the saga.

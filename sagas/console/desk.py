@@ -18,10 +18,11 @@ from sagas.client.read.next_action import Do, error_of
 from sagas.console.guard import Session
 from sagas.console.jobs import Jobs
 from sagas.console.links import Links
-from sagas.console.redaction import HIDDEN, ConsoleRedaction, scrubbed
+from sagas.console.redaction import ConsoleRedaction, scrubbed
 from sagas.console.source import Source
 from sagas.core.text import ago, between, day, details_text, end_of, moment, plain, span
 from sagas.operations import VERBS
+from sagas.spellings import HIDDEN
 
 _LONGEST = 64 * 1024
 """A page shows at most this many characters of a text. The download has the whole text."""

@@ -12,11 +12,9 @@ from typing import Any, cast
 from sagas.console.settings import settings_of
 from sagas.errors import InvalidRequest
 from sagas.paths import EACH, Place, parse_path
+from sagas.spellings import HIDDEN, Secrets
 
-HIDDEN = "***"
 _BY_DEFAULT = re.compile(r"password|passwd|token|secret|card|iban", re.IGNORECASE)
-_SHORTEST = 4
-"""Redacted values shorter than this are not removed from other texts, because they occur in many words."""
 _DEEPEST = 100
 """Levels of a payload that a page shows. Much deeper ones could exceed Python's recursion limit."""
 _TOO_DEEP = "… more levels"
@@ -85,14 +83,14 @@ def _below(places: Collection[Place], *parts: str) -> set[Place]:
 def scrubbed(data: Any, hidden: Iterable[str]) -> Any:
     """Remove hidden values from all texts in a saga's view, and from its request and results. Ids, names, states and
     times do not change."""
-    long = sorted({text for text in hidden if len(text) >= _SHORTEST}, key=len, reverse=True)
-    if not long:
+    values = {*hidden}
+    if not values:
         return data
-    pattern = re.compile("|".join(map(re.escape, long)))
+    secrets = Secrets(values)
 
     def walk(node: Any, payload: bool) -> Any:
         if isinstance(node, str):
-            return pattern.sub(HIDDEN, node)
+            return secrets.without(node)
         if isinstance(node, list):
             return [walk(item, payload) for item in cast("list[Any]", node)]
         if not isinstance(node, dict):

@@ -296,8 +296,8 @@ def cancel_arrived(plan: Plan, state: SagaState, event: CancelArrived, now: floa
         return Decision(state, Refuse(f"the saga is {state.status}"))
     if state.cancel.at:
         return Decision(state)
-    if state.past_pivot:  # a deadline past the pivot cancels nothing: see ``owed_by_time``
-        return Decision(state, None if event.actor == ev.DEADLINE else Refuse(pivot_holds(state)))
+    if state.past_pivot:
+        return Decision(state, Refuse(pivot_holds(state)))
     after = replace(state, cancel=Cancel(now, event.actor, event.reason))
     return Decision(after, send=None if state.lease else send_current(after))
 

@@ -82,6 +82,8 @@ ROWS: tuple[Row, ...] = (
     Row((S.RUNNING,), ev.ChildrenStarted, transitions.children_started, (S.WAITING,), "it waits for its children"),
     Row((S.WAITING,), ev.ChildrenEnded, transitions.children_ended, (S.RUNNING, S.COMPLETED), "its children ended"),
     Row((S.RUNNING,), ev.StepPostponed, transitions.step_postponed, (S.WAITING,), "a step will poll again"),
+    # The value of the signal cannot be read.
+    Row((S.WAITING,), ev.StepPostponed, transitions.step_postponed, ()),
     Row((S.PENDING,), ev.StepDeadLettered, transitions.step_dead_lettered, (S.DEAD_LETTERED,), "code missing"),
     Row(
         *((S.RUNNING,), ev.StepDeadLettered, transitions.step_dead_lettered, (S.DEAD_LETTERED,)),
@@ -170,7 +172,7 @@ def _settled(plan: Plan, before: SagaState, after: SagaState, event: Event, now:
     if not isinstance(event, ev.Fact):
         return after
     because = event.because if isinstance(event, ev.Postponed) else ""
-    looked = because in (ev.RELEASE, ev.INPUTS) or isinstance(event, ev.SagaRecovered)
+    looked = because in (ev.RELEASE, ev.INPUTS, ev.LATE) or isinstance(event, ev.SagaRecovered)
     if after.unread and not (looked and (because != ev.RELEASE or after.unread.gone)):
         after = replace(after, unread=None)
     if plan.settle or before.settling_since:
@@ -184,7 +186,7 @@ def _settling(
     """Return the saga with the time since which it waits for a release. ``looked``: the commit was only a look at it.
     ``released``: a stored value did not fit the code that was to run."""
     stopped = after.ended or after.status is SagaStatus.DEAD_LETTERED
-    lost = isinstance(fact, ev.StepLost) or getattr(fact, "failure", None) == ev.LOST
+    lost = getattr(fact, "failure", None) in (ev.LOST, ev.HUNG)
     since = before.settling_since if looked or (lost and misfit(plan, after, now)) else 0.0
     if not since and not stopped and plan.settle and (released or misfit(plan, after, now)):
         since = float(int(now))

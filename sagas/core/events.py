@@ -36,6 +36,7 @@ class Failure(Struct, frozen=True):
 
 
 LOST = Failure("Lost", "the attempt ended without a report")
+HUNG = Failure("TimedOut", "the code had not ended after its timeout when its process ended without a report")
 GONE = "is missing from S3, or was changed there"
 """How the text of a TypeChanged ends if the solution is to restore an object, and not to deploy code."""
 DEADLINE = "the saga's deadline"
@@ -106,7 +107,9 @@ class StepFailed(StepFact, frozen=True):
         retry_at: epoch seconds of the next attempt, if there is one.
         excused: the failure says nothing about the step's dependency, because the step was cancelled or its code never
             began.
-        outcome_unknown: the step may have taken effect, because it ended after its deadline or its result was refused.
+        outcome_unknown: the step may have taken effect, because it ended after its deadline, its result was refused, or
+            its error says nothing about the effect.
+        postponed: the step raised ``NotYet`` in a group with other errors, so it may have begun something.
     """
 
     leaves = StepStatus.FAILED
@@ -119,15 +122,20 @@ class StepFailed(StepFact, frozen=True):
     retry_at: Annotated[float, TIME] = field(default=0.0, name="next_attempt_at")
     excused: bool = False
     outcome_unknown: bool = False
+    postponed: bool = False
 
 
 class StepLost(StepFact, frozen=True):
-    """The lease of the execution expired, and there is no entry of its outcome, which is unknown."""
+    """The lease of the execution expired, and there is no entry of its outcome, which is unknown.
+
+    Args:
+        failure: ``TimedOut`` if the code was seen to run beyond its timeout.
+    """
 
     leaves = StepStatus.FAILED
     published = True
 
-    why = LOST
+    failure: Annotated[Failure, ALWAYS] = LOST
 
 
 class DeadLetterCause(StrEnum):
@@ -302,6 +310,8 @@ RELEASE = "release"
 """Code was not called: the saga waits for a release whose code fits."""
 INPUTS = "inputs"
 """Code was not called: the saga waits until its inputs can be read."""
+LATE = "late"
+"""Code was not called: its lease, or the saga's own deadline, passed before it could begin."""
 NOT_OWED = "not_owed"
 """An undo was not called: the step needs none, which was unknown while its code was not deployed."""
 
@@ -315,11 +325,12 @@ class Postponed(StepFact, frozen=True):
         retry_at: epoch seconds of the next poll.
         since: epoch seconds of the first poll.
         looks: the number of polls so far.
-        because: empty if the code raised ``NotYet``; ``release`` or ``inputs`` if it was not called (rule 19);
-            ``not_owed`` if an undo was not called because the step needs none, which was unknown while its code was
-            not deployed.
+        because: empty if the code raised ``NotYet``; ``release``, ``inputs`` or ``late`` if it was not called (rules 19
+            and 20); ``not_owed`` if an undo was not called because the step needs none, which was unknown while its
+            code was not deployed.
         code: with ``inputs``, why they cannot be read, as an :class:`AttentionCode`.
         key: the object that S3 denies and that may be missing; empty if there is none.
+        redacted_by: the mark of the type under which the message was redacted; empty if that hid nothing.
     """
 
     message: str
@@ -330,6 +341,7 @@ class Postponed(StepFact, frozen=True):
     because: str = ""
     code: str = ""
     key: str = ""
+    redacted_by: str = ""
 
 
 class StepPostponed(Postponed, frozen=True):

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from sagas.core.events import (
     CODE_GONE,
     DEADLINE,
+    HUNG,
     LOST,
     AttentionCode,
     CancelRequested,
@@ -246,7 +247,7 @@ def _fact_of_misfit(plan: Plan, state: SagaState, now: float) -> Fact | None:
 
 def owed_by_time(plan: Plan, state: SagaState, now: float) -> Fact | None:
     """Return the fact that a time has come: the deadline past the pivot, or the end of a wait; ``None`` before."""
-    if state.past_pivot and 0.0 < state.ends_at <= now:
+    if state.past_pivot and state.out_of_time(now):
         return SagaTimedOut()
     step = state.current
     if not in_wait(state) or step is None or state.not_before > now or step.waits_for == "children":
@@ -274,15 +275,20 @@ def next_fact(plan: Plan, state: SagaState, now: float) -> Fact | None:
     """Return the fact that the lease holder must journal next; ``None`` if user code runs next, or if the saga waits
     for a release (:func:`misfit`). ``now``: epoch seconds.
 
-    An accepted signal comes before a cancel: its sender got a response, and its step may have to be undone.
+    An accepted signal comes before a cancel: its sender got a response, and its step may have to be undone. If its
+    value could not be read, it is read again later, and a cancel or the deadline may come first.
     """
     if state.ended:
         return order_to_obey(state)
     step = state.current
-    if in_wait(state) and step is not None and step.signalled and not state.cancel.journaled:
+    taken = in_wait(state) and step is not None and step.signalled and not state.cancel.journaled
+    unread = state.unread is not None and (state.not_before > now or state.cancel.at or state.out_of_time(now))
+    if taken and not unread:
         return SignalReceived(state.cursor)
     if state.status in (*_FORWARD, SagaStatus.DEAD_LETTERED) and state.cancel.at:
         return _fact_of_cancel(state)
+    if state.out_of_time(now) and not state.past_pivot:  # rule 20; past the pivot, other facts come first
+        return SagaTimedOut()
     exhausted = state.recovery.attempts > plan.max_recovery_attempts
     if exhausted and (state.undoing or (forward(state) and not state.recovery.exhausted)):
         return SagaRecoveryExhausted()
@@ -297,12 +303,10 @@ def next_fact(plan: Plan, state: SagaState, now: float) -> Fact | None:
 
 
 def _fact_of_cancel(state: SagaState) -> Fact:
-    """Return the next fact of a cancel or a deadline. First the cancel or deadline is journaled, then undoing
-    starts."""
-    by_time = state.cancel.by == DEADLINE
-    if state.cancel.journaled:
-        return CompensationStarted("timeout" if by_time else "cancel")
-    return SagaTimedOut() if by_time else CancelRequested()
+    """Return the next fact of a cancel or a deadline. Once it is journaled, undoing starts."""
+    if not state.cancel.journaled:
+        return CancelRequested()
+    return CompensationStarted("timeout" if state.cancel.by == DEADLINE else "cancel")
 
 
 def _fact_without_code(plan: Plan, state: SagaState, now: float) -> Fact | None:
@@ -376,12 +380,13 @@ def waits(state: SagaState, fact: Fact | None, now: float) -> bool:
 def takeover_fact(plan: Plan, state: SagaState, now: float) -> Fact:
     """Return the fact with which a takeover closes an execution that the predecessor may have left open (rule 4)."""
     step = state.current
+    lost = HUNG if state.progress is not None and state.progress.late else LOST
     if step is not None and forward(state) and step.status is StepStatus.RUNNING:
-        return StepLost(state.cursor, step.attempts.made)
+        return StepLost(state.cursor, step.attempts.made, lost)
     if step is not None and state.undoing and step.status is StepStatus.COMPENSATING:
         if undo_out_of_budget(plan, state):
-            return CompensationFailed(state.cursor, step.undo_attempts.made, LOST)
-        return CompensationAttemptFailed(state.cursor, step.undo_attempts.made, LOST)
+            return CompensationFailed(state.cursor, step.undo_attempts.made, lost)
+        return CompensationAttemptFailed(state.cursor, step.undo_attempts.made, lost)
     fact = next_fact(plan, state, now) or owed_by_time(plan, state, now)
     if fact is None or waits(state, fact, now) or isinstance(fact, StepDeadLettered):
         return SagaRecovered(stall=False)

@@ -167,11 +167,15 @@ class Progress(Struct, frozen=True):
         fraction: from 0 to 1.
         message: what the execution is doing.
         at: epoch seconds of the report.
+        late: whether the library has reported that the code has not ended after its timeout.
+        redacted_by: the mark of the type under which the message was redacted; empty if that hid nothing.
     """
 
     fraction: float
     message: str
     at: float
+    late: bool = False
+    redacted_by: str = ""
 
 
 class Polling(Struct, frozen=True):
@@ -184,6 +188,7 @@ class Polling(Struct, frozen=True):
         message: what the step waits for.
         after: the seconds until the step wants to poll again.
         due: epoch seconds at which the next poll is due.
+        redacted_by: the mark of the type under which the message was redacted; empty if that hid nothing.
     """
 
     since: float
@@ -191,6 +196,7 @@ class Polling(Struct, frozen=True):
     message: str = ""
     after: float = 0.0
     due: float = 0.0
+    redacted_by: str = ""
 
 
 class Unread(Struct, frozen=True):
@@ -228,6 +234,11 @@ class Purge(Struct, frozen=True):
     at: float
     by: str = "supervisor"
     reason: str = "retention"
+
+    @property
+    def requested(self) -> bool:
+        """Whether a caller requested it. Otherwise the saga's retention has expired."""
+        return self.by != "supervisor"
 
 
 COUNTERS = 16
@@ -443,10 +454,14 @@ class SagaState(Struct, frozen=True):
         listed = self.past_pivot and (self.overdue or self.status is SagaStatus.DEAD_LETTERED)
         return 0.0 if self.ended or self.undoing or self.cancel.at or listed else self.deadline
 
+    def out_of_time(self, now: float) -> bool:
+        """Whether the saga's own deadline has passed, and nothing has acted on it yet. ``now``: epoch seconds."""
+        return 0.0 < self.ends_at <= now
+
     def in_time(self, due: float) -> float:
-        """Return when the supervisor looks at the saga: at ``due``, or earlier at the saga's own deadline. Past the
-        pivot a lease holder handles the deadline itself. All times are epoch seconds."""
-        return due if self.lease and self.past_pivot else min(due, self.ends_at or due)
+        """Return when the supervisor looks at the saga: at ``due``, or earlier at the saga's own deadline. A lease
+        holder handles the deadline itself. All times are epoch seconds."""
+        return due if self.lease else min(due, self.ends_at or due)
 
     @property
     def in_doubt(self) -> tuple[str, ...]:

@@ -124,7 +124,8 @@ def step_failed(plan: Plan, state: SagaState, fact: ev.StepFailed, now: float) -
     step = _running(state, fact)
     if step is None:
         return Decision(state)
-    step = replace(step, outcome_unknown=step.outcome_unknown or fact.outcome_unknown)
+    unknown = step.outcome_unknown or fact.outcome_unknown
+    step = replace(step, outcome_unknown=unknown, postponed=step.postponed or fact.postponed)
     after = committed(state)
     if fact.permanent or out_of_budget(plan, state):
         in_doubt = step.outcome_unknown or job_in_doubt(plan, fact.index, step)
@@ -277,7 +278,11 @@ def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: fl
 
     The code may have begun something that never completes. Whether that is in doubt is decided when the step fails for
     good or the saga is undone, by the undo that is deployed then (rule 11).
+
+    A wait is postponed if the value of its signal cannot be read.
     """
+    if fact.because == ev.INPUTS and _in_wait(state, fact.index, "signal") is not None:
+        return proceed(plan, not_called(state, fact, now), now)
     step = _running(state, fact)
     if step is None:
         return Decision(state)
@@ -296,7 +301,7 @@ def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: fl
         committed(state).with_step(fact.index, again),
         status=SagaStatus.WAITING,
         recovery=state.recovery.progressed(),
-        polling=Polling(fact.since, fact.looks, fact.message, fact.after, fact.retry_at),
+        polling=Polling(fact.since, fact.looks, fact.message, fact.after, fact.retry_at, fact.redacted_by),
     )
     return proceed(plan, try_again(after, fact.retry_at, now), now)
 
@@ -307,8 +312,11 @@ def _before_call(state: SagaState) -> SagaStatus:
 
 
 def not_called(state: SagaState, fact: ev.Postponed, now: float) -> SagaState:
-    """Try again later with a new message, because a stored value does not fit the deployed code or cannot be read."""
+    """Try again later with a new message, because a stored value does not fit the deployed code or cannot be read, or
+    because there was no time."""
     again = replace(committed(state), dispatch=state.dispatch + 1, not_before=fact.retry_at)
+    if fact.because == ev.LATE:
+        return again
     if fact.because == ev.INPUTS:
         return replace(again, unread=unread(state.unread, fact.since, (fact.code, fact.message, fact.key), now))
     return replace(again, unreadable=fact.message[:_LONGEST_STORED])
@@ -338,7 +346,8 @@ def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, 
         # Without its code, the policy of a step that has failed is unknown, and of children that have ended.
         unknown = step.status is StepStatus.FAILED or state.joins
         ready = ready or (unknown and forward(state) and fact.cause is ev.DeadLetterCause.CODE_MISSING)
-        unanswered = waits_for == "signal" and state.not_before <= now and fact.cause is not ev.DeadLetterCause.STALLED
+        over = state.not_before <= now or step.signalled
+        unanswered = waits_for == "signal" and over and fact.cause is not ev.DeadLetterCause.STALLED
         called = step.status is StepStatus.RUNNING and fact.cause is ev.DeadLetterCause.TYPE_CHANGED
         fits = ready or unanswered or called
     else:
@@ -401,13 +410,14 @@ def recovered(plan: Plan, state: SagaState, fact: ev.SagaRecovered, now: float) 
     """Send the current message again, under a new number."""
     if state.lease is None or busy(state):
         return Decision(state)
+    at_once = (state.settling_since and not in_wait(state)) or (state.unread and not state.joins)
     after = replace(
         committed(state),
         recovery=replace(state.recovery, attempts=state.recovery.attempts + 1) if fact.stall else state.recovery,
         unanswered=state.unanswered if fact.stall else fact.unanswered,
         attention=now if fact.attention else state.attention,
         dispatch=state.dispatch + 1,
-        not_before=0.0 if (state.settling_since or state.unread) and not in_wait(state) else state.not_before,
+        not_before=0.0 if at_once else state.not_before,
     )
     if after.status is SagaStatus.WAITING:  # a long wait has no message that would do what is owed
         return proceed(plan, after, now)

@@ -22,16 +22,16 @@ def cancel_requested(plan: Plan, state: SagaState, fact: ev.CancelRequested, now
 
 
 def saga_timed_out(plan: Plan, state: SagaState, fact: ev.SagaTimedOut, now: float) -> Decision:
-    """Treat a deadline as a cancel that is an error. Past the pivot it only puts the saga on the attention list."""
+    """Treat a deadline as a cancel that is an error. Past the pivot it only puts the saga on the attention list. The
+    time is not compared again: a journaled fact stays valid."""
     if state.lease is None or busy(state) or state.cancel.journaled:
         return Decision(state)
     if state.past_pivot:
         recorded_before = state.overdue and not state.cancel.at
         return Decision(state) if recorded_before else _forward(plan, replace(state, overdue=True), now)
-    if not state.cancel.at:
-        return Decision(state)
     after = committed(state)
-    return proceed(plan, replace(after, cancel=replace(state.cancel, journaled=True), error_seq=after.seq), now)
+    passed = Cancel(state.cancel.at or now, ev.DEADLINE, journaled=True)
+    return proceed(plan, replace(after, cancel=passed, error_seq=after.seq), now)
 
 
 def _forward(plan: Plan, state: SagaState, now: float) -> Decision:
@@ -60,7 +60,9 @@ def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStar
     turned = next_undo(plan, after, len(state.steps))
     if step is not None and step.status is StepStatus.WAITING:
         to_undo = turned.undoing and turned.cursor == state.cursor
-        failed = replace(turned.steps[state.cursor], status=StepStatus.FAILED)
+        in_doubt = turned.steps[state.cursor].outcome_unknown or step.signalled
+        # A signal that was accepted and could not be read may have said anything.
+        failed = replace(turned.steps[state.cursor], status=StepStatus.FAILED, outcome_unknown=in_doubt)
         turned = turned if to_undo else turned.with_step(state.cursor, failed)
     return proceed(plan, turned, now)
 
@@ -124,7 +126,7 @@ def undo_postponed(plan: Plan, state: SagaState, fact: ev.CompensationPostponed,
     after = replace(
         committed(state).with_step(fact.index, again),
         recovery=state.recovery.progressed(),
-        polling=Polling(fact.since, fact.looks, fact.message, fact.after, fact.retry_at),
+        polling=Polling(fact.since, fact.looks, fact.message, fact.after, fact.retry_at, fact.redacted_by),
     )
     return proceed(plan, try_again(after, fact.retry_at, now), now)
 

@@ -13,6 +13,7 @@ and numbers the rules.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from msgspec import Struct, structs
@@ -30,7 +31,7 @@ from sagas.engine.attempt.failures import pending_fact
 from sagas.engine.committer import Committed, EntryContext, write_contended
 from sagas.engine.ports import Gate, MessageSender, WorkSender, shut_gate
 from sagas.engine.registry import Registry, SagaType
-from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError
+from sagas.errors import Conflict, Denied, InvalidRequest, NotFound, Problem, SagaError
 from sagas.messaging.message import CarriedInput, Message, PendingCommit
 from sagas.messaging.work import NOW, SagasToAdvance
 
@@ -227,7 +228,13 @@ class Advancer(Struct, frozen=True):
                     clock, partial(self.services.control.claim, state, decision.state, plan.stale_after)
                 ):
                     return Advanced(state, lost_race=True)
-                committed = self.services.committer.commit(plan, self._correlated(decision.state), fact, context)
+                held = self._correlated(decision.state)
+                try:
+                    committed = self.services.committer.commit(plan, held, fact, context)
+                except Denied:  # nothing was written, so others need not wait for the lease
+                    with suppress(SagaError):
+                        self.services.control.commit(held, structs.replace(held, lease=None), plan.stale_after)
+                    raise
                 return self._follow(committed, message)
             case _:
                 if decision.state.settling_since != state.settling_since:  # the saga now waits for a release

@@ -33,7 +33,7 @@ from sagas.engine.committer import EntryContext
 from sagas.engine.joining import BLOCK
 from sagas.engine.ports import MessageSender, WorkSender
 from sagas.engine.start.children import PARENT, ChildCreator
-from sagas.errors import ChildrenFailed, TypeChanged, Unavailable, WrongResult
+from sagas.errors import ChildrenFailed, Denied, TypeChanged, Unavailable, WrongResult
 from sagas.messaging.message import Message
 from sagas.messaging.work import NOW, ChildrenToStart, SagasToAdvance, Work
 from sagas.paths import EACH
@@ -96,8 +96,9 @@ class Children(Struct, frozen=True):
                 return False  # a look at that time is on its way
             try:
                 more = self._undone(state, thorough) if state.undoing else self._joined(state, thorough)
-            except NotRead as error:
-                return self._look_later(saga_id, error.cause, SagasToAdvance([saga_id], thorough=True).work())
+            except (NotRead, Denied) as error:
+                cause = error.cause if isinstance(error, NotRead) else error
+                return self._look_later(saga_id, cause, SagasToAdvance([saga_id], thorough=True).work())
             if not more:
                 self._was_read(state)
                 return False
@@ -181,7 +182,7 @@ class Children(Struct, frozen=True):
         """Start children that were handed out. Children that exist or must not start stay unchanged. Returns the same
         as :meth:`look`."""
         state = self.control.get(block.saga_id)
-        if state is None or not state.joins or state.undoing or state.cancel.at:
+        if state is None or not state.joins or state.undoing or state.cancel.at or state.out_of_time(self._now):
             return False
         step = state.steps[state.cursor]
         if (step.name, step.round) != (block.step, block.round):

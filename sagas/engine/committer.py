@@ -14,18 +14,19 @@ from sagas.core.arrivals import claimed_next, next_work, renumbered
 from sagas.core.automaton import decide
 from sagas.core.commands import Decision, Run, Send, Write
 from sagas.core.rules import Plan, forward, next_fact
-from sagas.core.states import DeadMessage, Lease, SagaState, SagaStatus
+from sagas.core.states import DeadMessage, Lease, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.text import iso
+from sagas.engine.attempt.failures import is_gone, not_read
 from sagas.engine.clock import Clock, claimed_at
 from sagas.engine.ports import CommitObserver
-from sagas.errors import Unavailable
-from sagas.store.connection import Contended, Fenced, FlagWon, Refused
+from sagas.errors import TypeChanged, Unavailable
+from sagas.store.connection import Changed, Contended, Fenced, FlagWon, Refused
 from sagas.store.control.control import ControlItems
 from sagas.store.journal.entries import RESULTS, Entry, chained, details_of, fact_of, hiding
 from sagas.store.journal.journal import Journal
 
 if TYPE_CHECKING:
-    from sagas.store.inbox import Inbox
+    from sagas.store.inbox import Inbox, SentSignal
 
 
 class EntryContext(Struct, frozen=True):
@@ -209,13 +210,24 @@ class Committer:
             case ev.WaitEnded():
                 return fact, replace(context, payload="null")
             case ev.SignalReceived(index):
-                signal = self._inbox().get(state.saga_id, state.steps[index]) if self._inbox else None
-                if signal is None:
-                    raise Unavailable("the signal was accepted but cannot be read yet; try again")
+                try:
+                    signal = self._signal(state, index)
+                except Unavailable as error:
+                    if not is_gone(state, error):
+                        return not_read(state, index, error, self._clock), context
+                    return _signal_is_gone(state, index), context
+                except Changed:
+                    return _signal_is_gone(state, index), context
                 details = {"sent_at": iso(signal.at), **hiding(signal.hidden)}
                 return fact, replace(context, payload=signal.payload, actor=signal.actor, details=details)
             case _:
                 return fact, context
+
+    def _signal(self, state: SagaState, index: int) -> SentSignal:
+        signal = self._inbox().get(state.saga_id, state.steps[index]) if self._inbox else None
+        if signal is None:
+            raise Unavailable("the signal was accepted but cannot be read yet")
+        return signal
 
     def _notify(self, before: SagaState, after: SagaState, fact: ev.Fact) -> None:
         for observer in self._observers:
@@ -260,18 +272,32 @@ class Committer:
         )
 
 
+def _signal_is_gone(state: SagaState, index: int) -> ev.Fact:
+    """Return the fact that a wait fails, because nobody can read the value of its signal any more."""
+    why = ev.Failure(TypeChanged.__name__, f"the signal of step {state.steps[index].name} {ev.GONE}")
+    return ev.StepDeadLettered(index, ev.DeadLetterCause.TYPE_CHANGED, failure=why)
+
+
 def _jobs_in_doubt(before: SagaState, after: SagaState) -> list[str]:
-    """The steps that are in doubt from here on, because they raised ``NotYet`` and no undo will stop what they began.
-    Which undo is deployed at this moment decides it, so the entry says it."""
+    """The steps that are in doubt from here on, because they raised ``NotYet`` and no undo will stop what they began,
+    or because their signal could not be read. What is deployed or readable at this moment decides it, so the entry says
+    it."""
     pairs = zip(before.steps, after.steps, strict=True)
-    return [now.name for was, now in pairs if now.postponed and now.outcome_unknown and not was.outcome_unknown]
+    return [now.name for was, now in pairs if now.outcome_unknown and not was.outcome_unknown and _only_now(was, now)]
+
+
+def _only_now(before: StepState, after: StepState) -> bool:
+    unread = after.signalled and before.status is StepStatus.WAITING and after.status is StepStatus.FAILED
+    return after.postponed or unread
 
 
 def _recorded(state: SagaState, fact: ev.Postponed) -> bool:
     """Whether the journal already says that the step waits for this."""
     if fact.because:
         return fact.because == ev.INPUTS and state.unread is not None
-    return state.polling is not None and (state.polling.message, state.polling.after) == (fact.message, fact.after)
+    polling = state.polling
+    recorded = polling and (polling.message, polling.after, polling.redacted_by)
+    return recorded == (fact.message, fact.after, fact.redacted_by)
 
 
 def _names_pivot(before: SagaState, after: SagaState, fact: ev.Fact) -> bool:

@@ -81,7 +81,7 @@ def _line(change: str, image: Mapping[str, Any]) -> str:
         fields = {
             "saga_id": saga_id,
             "seq": seq,
-            # The library writes each entry once and never changes it.
+            # The library writes each entry once. A start changes the item of an expired tombstone.
             "change": "written" if change == "INSERT" else "changed",
             "saga": entry.saga,
             "action": action.action,

@@ -13,6 +13,7 @@ from sagas.authoring.policies import Exhausted
 from sagas.core.commands import Discard, FailDelivery, Postpone
 from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.attempt.course import RECORDING
+from sagas.engine.attempt.runner import new_instance
 from sagas.engine.composition.running import Running
 from sagas.errors import InvalidRequest, NewerFormat, NotFound, SagaError, text_of
 from sagas.handlers.invocation import records_of, warm
@@ -132,7 +133,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         problems: list[str] = []
         for saga in _engine().registry:
             try:
-                _engine().services.runner.instance(saga.definition)
+                new_instance(saga.definition)
             except Exception as error:  # noqa: BLE001 - the check reports any error
                 call = f"{saga.definition.name}: {saga.definition.saga_class.__name__}.create()"
                 where = ", ".join(frames(error))

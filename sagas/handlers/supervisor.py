@@ -15,10 +15,12 @@ from sagas.handlers.tasks.publishing import replay
 from sagas.handlers.tasks.purging import purge
 from sagas.handlers.tasks.recovering import RULES, recover
 from sagas.handlers.tasks.sweeping import sweep, sweeps
+from sagas.handlers.tasks.ticking import Share, due_tasks
 from sagas.handlers.tasks.verifying import verify
 from sagas.handlers.telemetry import telemetry, traced, tracer
 
 _FIELDS: Mapping[str, Sequence[str]] = {
+    "tick": ("time", "sample"),
     "recover": ("queue", *RULES),
     "purge": ("queue",),
     "sweep": ("type", "now", "dry_run", "force", "start_after", "seconds"),
@@ -37,7 +39,7 @@ def _engine() -> Supervisor:
 
 @traced("timer", "supervisor")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Run a task once. Returns its counts."""
+    """Run a task once, or at a tick all tasks that are due. Returns the counts of the task, or those of each task."""
     if not isinstance(event, dict):  # pyright: ignore[reportUnnecessaryIsInstance] -- a function can receive anything
         raise InvalidRequest("the event must be an object", [Problem("$", "must be an object")])
     task = event.get("task")
@@ -48,6 +50,26 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         advice = f"expected one of {', '.join(_FIELDS[task])}" if _FIELDS[task] else "this task takes none"
         problems = [Problem(f"$.{field}", f"unknown; {advice}") for field in sorted(map(str, unknown))]
         raise InvalidRequest("the event is invalid", problems)
+    return _tick(event, context) if task == "tick" else _run(task, event, context)
+
+
+def _tick(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Run the tasks that are due. If one fails, the others run, and then the invocation fails."""
+    tasks = due_tasks(event, _engine().every)
+    counts, failures = dict[str, Any](), list[Exception]()
+    for number, due in enumerate(tasks, start=1):
+        task = due["task"]
+        try:
+            counts[task] = _run(task, due, Share(context, others=len(tasks) - number))
+        except Exception as error:  # noqa: BLE001 - a sweep that fails must not stop a purge
+            failures.append(error)
+    if failures:
+        raise ExceptionGroup("scheduled tasks failed", failures)
+    return counts
+
+
+def _run(task: str, event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Run one task. Returns its counts."""
     if task in ("recover", "purge") and event.get("queue") is not None:
         return find(task, event, context, _engine())
     if task == "recover":

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from msgspec import Struct
 
 from sagas.aws import HOT, code_of, connect, translated
-from sagas.errors import SagaError, Unavailable
+from sagas.errors import Unavailable
 
 _Stage = Literal["AWSCURRENT", "AWSPREVIOUS"]
 
@@ -61,11 +61,12 @@ class CallbackKeys:
         self._cache: dict[_Stage, tuple[CallbackKey | None, float]] = {}
 
     def signing(self) -> CallbackKey:
-        """Return the key for signing: the current one or, if that is too short, the previous one."""
+        """Return the key for signing: the current one or, if that is too short, the previous one. Raises
+        ``Unavailable`` if both are too short."""
         key = self._get("AWSCURRENT", _FRESH) or self._get("AWSPREVIOUS", _FRESH)
         if key is None:
             short = f"is shorter than {_LEAST_BYTES} bytes, and no previous version is longer"
-            raise SagaError(f"the secret that signs callback URLs {short}; store a longer one")
+            raise Unavailable(f"the secret that signs callback URLs {short}; store a longer one")
         return key
 
     def named(self, key_id: str) -> CallbackKey | None:
@@ -96,9 +97,11 @@ class CallbackKeys:
             try:
                 answer: dict[str, Any] = client.get_secret_value(SecretId=self._secret_id, VersionStage=stage)
             except ClientError as error:
-                if stage == "AWSPREVIOUS" and code_of(error) == "ResourceNotFoundException":
+                if code_of(error) != "ResourceNotFoundException":
+                    raise
+                if stage == "AWSPREVIOUS":
                     return None  # the secret was never rotated
-                raise
+                raise Unavailable(f"the secret {self._secret_id}, which signs callback URLs, is missing") from error
         secret: bytes = str(answer.get("SecretString") or "").encode() or answer.get("SecretBinary") or b""
         if len(secret) < _LEAST_BYTES:
             if stage == "AWSCURRENT":

@@ -10,7 +10,7 @@ from sagas.errors import FORMAT, check_format
 from sagas.paths import Place
 from sagas.store.connection import Refused, update_of
 from sagas.store.control.mapping import Item, attributes_of, number_in, shard_of, text_in
-from sagas.store.journal.journal import Payloads
+from sagas.store.journal.journal import Payloads, reading
 from sagas.store.tables import StoreSettings, Tables, packed, unpacked
 
 
@@ -23,6 +23,8 @@ class SentSignal(Struct, frozen=True):
         actor: the sender.
         at: epoch seconds.
         hidden: the paths to the hidden parts of the value.
+        salt: random characters of a caller, which name its object in S3. If the signal is refused, the object is
+            deleted. Empty if a step answers its own wait: its function cannot delete anything.
     """
 
     payload: str
@@ -30,6 +32,7 @@ class SentSignal(Struct, frozen=True):
     actor: str
     at: float
     hidden: tuple[Place, ...] = ()
+    salt: str = ""
 
 
 _COMING = ("PENDING", "RUNNING", "RETRYING")
@@ -54,7 +57,7 @@ class Inbox:
         step, place = before.steps[index], f"#steps[{index}]"
         text, ref = self._payloads.encrypted(before.saga_id, _place(step.name, step.round), signal.payload), None
         if self._payloads.is_large(text):
-            text, ref = None, self._payloads.put(before.saga_id, 0, step.round, text)
+            text, ref = None, self._payloads.put(before.saga_id, 0, signal.salt or step.round, text)
         item = attributes_of(
             {
                 "saga_id": _key(before.saga_id, step.name, step.round),
@@ -101,19 +104,26 @@ class Inbox:
         try:
             self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": [{"Put": put}, {"Update": flag}]})
         except Refused:
+            if ref and signal.salt:
+                self._payloads.discard(ref, text_in(self._item(before.saga_id, step), "payload_ref"))
             return False
         return True
 
-    def get(self, saga_id: str, step: StepState) -> SentSignal | None:
-        """Return the signal sent to a step in the current round, by a consistent read; ``None`` if there is none."""
+    def _item(self, saga_id: str, step: StepState) -> Item:
+        """Return the item of a step's current round, by a consistent read; empty if there is none."""
         key = {"saga_id": {"S": _key(saga_id, step.name, step.round)}}
         request = {"TableName": self._settings.sagas_table, "Key": key, "ConsistentRead": True}
-        item: Item | None = self._tables.connection.dispatch("GetItem", request).get("Item")
+        return self._tables.connection.dispatch("GetItem", request).get("Item", {})
+
+    def get(self, saga_id: str, step: StepState) -> SentSignal | None:
+        """Return the signal sent to a step in the current round, by a consistent read; ``None`` if there is none."""
+        item = self._item(saga_id, step)
         if not item:
             return None
         check_format(number_in(item, "format"), f"a signal of saga {saga_id}")
         ref = text_in(item, "payload_ref")
-        payload = self._payloads.get(ref) if ref else item["payload"]["S"]
+        with reading(saga_id, ref):
+            payload = self._payloads.get(ref) if ref else item["payload"]["S"]
         payload = self._payloads.decrypted(saga_id, _place(step.name, step.round), payload)
         paths: list[list[str]] = unpacked(item["hidden"]) if "hidden" in item else []
         hidden = tuple(tuple(path) for path in paths)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, SupportsFloat
 
-from sagas.authoring.context import object_key, share_of
+from sagas.authoring.context import StepLogger, object_key, share_of
 from sagas.errors import Cancelled
 
 _EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
@@ -90,7 +90,7 @@ class FakeContext:
         self.idempotency_key = own_key if idempotency_key is None else idempotency_key
         self.attempt_key = f"{self.idempotency_key}:{attempt}" if attempt_key is None else attempt_key
         self._cancelled = cancelled
-        self.logger = logging.getLogger("sagas.testing") if logger is None else logger
+        self.logger = StepLogger(logging.getLogger("sagas.testing")) if logger is None else logger
         self.progressed: list[tuple[float, str]] = []
         self.signalled: list[object] = []
         self._remaining_time = remaining_time

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition
 from sagas.core.commands import FailDelivery, Postpone, StallNoticed
-from sagas.core.rules import in_wait, owed_by_time
+from sagas.core.rules import in_wait, next_fact, owed_by_time
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.advance import Advancer
 from sagas.engine.attempt.attempt import Attempt, AttemptServices, Invocation
@@ -31,7 +31,6 @@ from sagas.engine.ports import NullObserver
 from sagas.engine.registry import Registry, SagaType
 from sagas.engine.start.blueprints import Blueprints
 from sagas.engine.start.children import ChildCreator, first_entry, new_state
-from sagas.engine.supervise.codeless import in_time
 from sagas.engine.worker import Worker
 from sagas.errors import DefinitionError, text_of
 from sagas.messaging.message import Message
@@ -90,7 +89,7 @@ class SkippingClock:
 
 
 class FailingRunner(Runner):
-    """Runs steps and undos, each on a new instance, or raises the configured exceptions instead. ``fail`` has these by
+    """Runs steps and undos, or raises the configured exceptions instead. ``fail`` has these by
     step or undo; those of children have paths such as ``payouts[3].pay``. ``path_of`` returns the prefix of a saga's
     step names, which is empty for the topmost saga."""
 
@@ -99,10 +98,6 @@ class FailingRunner(Runner):
         self._clock = clock
         self._failures = {name: list(each) if isinstance(each, Sequence) else each for name, each in fail.items()}
         self._path_of = path_of
-
-    def instance(self, definition: SagaDefinition) -> Any:
-        """Return a new instance, because in Lambda the next step may also run in another process."""
-        return new_instance(definition)
 
     def run(
         self,
@@ -162,10 +157,12 @@ class InProcessRun:
         lasting = (replace(member, lock_expiry=timedelta(days=1)) for member in family)
         registry = Registry.of(*lasting, settle=settle.total_seconds())
         logger, quiet = logging.getLogger("sagas.testing"), NullObserver()
-        runner = FailingRunner(fail, self.path, self._clock)
+        if logger.level == logging.NOTSET:  # as in a function, so that a line which fails there fails here
+            logger.setLevel(logging.INFO)
+        runner = self._runner = FailingRunner(fail, self.path, self._clock)
         try:
             if definition.has_code:
-                runner.instance(definition)
+                new_instance(definition)
         except Exception as error:
             text = f"{definition.saga_class.__name__}.create() raised {type(error).__name__}: {text_of(error)}"
             raise DefinitionError(text) from error
@@ -190,6 +187,10 @@ class InProcessRun:
         creator = ChildCreator(registry, store.control, store.journal, self._clock, self._blueprints)
         self._children = Children(self._advancer, store.control, store.joins, creator, self, self)
         self._start(SagaType(definition), request)
+
+    def close(self) -> None:
+        """Close the event loop of the saga's coroutines."""
+        self._runner.close()
 
     def stored(self, saga_id: str) -> SagaState:
         return self._store.states()[saga_id]
@@ -279,11 +280,10 @@ class InProcessRun:
     def _look(self, saga_id: str) -> bool:
         """Act as the supervisor does at the end of a wait and at a saga's deadline. A step that polls gets its message
         again."""
-        state = in_time(self._advancer, self._store.control, self.stored(saga_id))
-        if state is None:
-            return True
-        owed = state.cancel.at or owed_by_time(self._advancer.plan(state), state, self._clock.now())
-        if state.status is SagaStatus.WAITING and not in_wait(state) and not owed:
+        state = self.stored(saga_id)
+        plan, now = self._advancer.plan(state), self._clock.now()
+        owed = next_fact(plan, state, now) or owed_by_time(plan, state, now)
+        if state.status is SagaStatus.WAITING and not in_wait(state) and owed is None:
             self._advancer.send_again(state, 0.0)
             return True
         self._advancer.advance(state, StallNoticed(self._advancer.lease()), EntryContext(actor="supervisor"))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
+import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
@@ -123,10 +126,10 @@ def run(
 ) -> Outcome:
     """Run a saga and its children to the end, or until the saga waits for an operator.
 
-    Request and results are encoded as JSON, as in production. Each execution of a step or undo has a new instance
-    from ``create()``, because in production it may run in another process. Waits and delays between retries are
-    skipped. Time passes while code runs, and an attempt that exceeds its ``timeout`` fails with ``TimedOut``. To test
-    that without waiting, pass ``fail={"pay": TimedOut("...")}``.
+    Request and results are encoded as JSON, as in production. As there, each attempt of a step or undo has a new
+    instance from ``create()``. Coroutines run in one event loop, which ``run`` closes at the end. Waits and delays
+    between retries are skipped. Time passes while code runs, and an attempt that exceeds its ``timeout`` fails with
+    ``TimedOut``. To test that without waiting, pass ``fail={"pay": TimedOut("...")}``.
 
     Args:
         saga_class: the saga.
@@ -148,6 +151,7 @@ def run(
         ValueError: ``fail`` names an unknown step or undo, ``signals`` or ``at`` name an unknown wait, one of them
             names a child that was not started, or ``at`` or ``settle`` is a negative time.
         DefinitionError: ``create()`` raised, or ``saga_class`` is not a saga class.
+        RuntimeError: an event loop runs already, and the saga has coroutines.
         TypeError: ``fail`` has something other than exceptions, a signal does not fit its wait's type, ``at`` has
             something other than a timedelta, ``settle`` is not a timedelta, or one of the others is not a dict.
     """
@@ -168,17 +172,33 @@ def run(
         decode(data, definition.request_type)
     except InvalidRequest as error:
         raise InvalidRequest(f"request: {error}: {listed(error.problems)}", error.problems) from None
+    _refuse_in_an_event_loop(definition)
     # Imported here, because this loads boto3, which would slow down unit tests that do not run a saga.
     from sagas.testing.in_process import InProcessRun
     from sagas.testing.store import memory_store
 
     with memory_store() as store:
         process = InProcessRun(definition, failing, clients, saga_id, data, store, signalled, at, settle)
-        process.play()
+        with closing(process):
+            process.play()
         for parameter, paths in (("fail", failing), ("signals", signalled)):
             for path in paths:
                 _check_position(process, saga_id, path, parameter)
         return _outcome(process, definition, saga_id)
+
+
+def _refuse_in_an_event_loop(definition: SagaDefinition) -> None:
+    """Raise an error if a coroutine of the saga or its children cannot run, because an event loop runs already."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None or asyncio._get_running_loop() is None:
+        return
+    for step in definition.steps:
+        for code in (step, step.undo):
+            if code is not None and inspect.iscoroutinefunction(code.function):
+                text = f"run() was called in an event loop, in which the coroutine {code.name!r} cannot run"
+                raise RuntimeError(f"{text}: call run() from a plain function, or await asyncio.to_thread(run, ...)")
+        for child in step.children.sagas if step.children is not None else ():
+            _refuse_in_an_event_loop(child)
 
 
 def _check(definition: SagaDefinition, fail: Mapping[str, object]) -> None:

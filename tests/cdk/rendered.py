@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +59,66 @@ def variables(template: Template, function: tuple[str, ...] = CAPTURE) -> Templa
     return marks(template)[function]["Environment"]["Variables"]
 
 
+def as_list(value: Any) -> list[Any]:
+    """IAM writes a list of one as the one."""
+    return value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType] - JSON
+
+
+def shown(resource: Any) -> str:
+    """A resource as text: ``<LogicalId.Arn>/path``."""
+    match resource:
+        case {"Fn::Join": [_, parts]}:
+            return "".join(shown(part) for part in parts)
+        case {"Fn::GetAtt": [name, attribute]}:
+            return f"<{name}.{attribute}>"
+        case {"Ref": name}:
+            return f"<{name}>"
+        case _:
+            return str(resource)
+
+
+def statements(template: Template) -> Iterator[tuple[str, Template]]:
+    """The statements of all roles, each with the logical id of its role: those in the role itself, and those of the
+    policies that name it."""
+    for id, role in by_id(template, "AWS::IAM::Role").items():
+        for own in role.get("Policies", ()):
+            yield from ((id, statement) for statement in own["PolicyDocument"]["Statement"])
+    for kind in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
+        for policy in of_type(template, kind):
+            for role in policy.get("Roles", ()):
+                yield from ((role["Ref"], statement) for statement in policy["PolicyDocument"]["Statement"])
+
+
+def pairs(statements: Iterable[Template]) -> Iterator[tuple[str, str]]:
+    """The permissions of statements, as (action, resource) pairs."""
+    for statement in statements:
+        assert statement["Effect"] == "Allow"
+        assert "NotAction" not in statement
+        assert "NotResource" not in statement
+        for action in as_list(statement["Action"]):
+            for resource in as_list(statement["Resource"]):
+                yield action, shown(resource)
+
+
+def rights(template: Template) -> dict[str, set[tuple[str, str]]]:
+    """(action, resource) pairs of all roles, by the logical id of the role."""
+    granted: dict[str, set[tuple[str, str]]] = {}
+    for role, statement in statements(template):
+        granted.setdefault(role, set()).update(pairs([statement]))
+    return granted
+
+
 def actions(template: Template, service_name: str) -> set[str]:
     """The actions of a service that some role has."""
-    statements = [s for policy in of_type(template, "AWS::IAM::Policy") for s in policy["PolicyDocument"]["Statement"]]
-    named = [a for s in statements for a in (s["Action"] if isinstance(s["Action"], list) else [s["Action"]])]
+    named = {action for _, statement in statements(template) for action in as_list(statement["Action"])}
     return {action for action in named if action.startswith(f"{service_name}:")}
+
+
+def operations(template: Template) -> dict[tuple[str, str], Template]:
+    """The operations of the document of the template's one API, by path without the leading slash, and method."""
+    (api,) = of_type(template, "AWS::ApiGateway::RestApi")
+    paths: dict[str, Template] = api["Body"]["paths"]
+    return {(path[1:], method.upper()): one for path, methods in paths.items() for method, one in methods.items()}
 
 
 def lint(*templates: Path, regions: Sequence[str] = ("us-east-1",), ignored: Sequence[str] = ()) -> list[str]:

@@ -34,6 +34,7 @@ class Deployed:
     """
 
     def __init__(self, template: Template) -> None:
+        self.template = template
         self.resources: dict[str, Template] = template["Resources"]
 
     def named(self, kind: str, part: str) -> list[str]:

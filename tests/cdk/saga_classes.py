@@ -8,7 +8,7 @@ from datetime import timedelta
 from types import new_class
 from typing import Any, Literal
 
-from sagas import AutoDisable, Context, OrphanSweep, S3Object, Saga, children, step, wait_for
+from sagas import AutoDisable, Context, OrphanSweep, Retry, S3Object, Saga, children, sleep, step, wait_for
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,104 @@ class Counted(Saga[Order], name="counted", auto_disable=AutoDisable()):
     @step
     def work(self) -> None:
         """Work."""
+
+
+class Payout(Saga[str], name="payout", cancellable=False):
+    """Callers may not cancel it."""
+
+    @step
+    def pay(self) -> None: ...
+
+
+class Stranger(Payout, name="stranger"):
+    """No service here has it."""
+
+
+class CheckoutAgain(Payout, name="checkout-again"):
+    """Its queues would fit the pattern of the saga that is called checkout."""
+
+
+class Private(Saga[str], name="private"):
+    """Its wait takes signals that need IAM."""
+
+    papers = wait_for(str, timeout=timedelta(days=3))
+
+    @step
+    def pay(self, papers: str) -> str:
+        return papers
+
+
+class Slow(Saga[int]):
+    """One step with an undo that takes longer, and more attempts, than itself."""
+
+    @step(timeout=20, retry=Retry.constant(max_retries=1, delay=1))
+    def work(self, request: int, ctx: Context) -> int:
+        return request
+
+    @work.compensate(timeout=99.5, retry=Retry.constant(max_retries=7, delay=1))
+    def unwork(self, ctx: Context) -> None: ...
+
+    @step(retired=True)
+    def old(self, ctx: Context) -> None: ...
+
+
+class Namesake(Saga[int], name="checkout"):
+    """Another saga with a name that is taken."""
+
+    @step
+    def work(self, ctx: Context) -> None: ...
+
+
+class HomeLoan(Saga[Order], name="loan"):
+    """Asks, waits without asking, and sleeps."""
+
+    @wait_for(str, timeout=timedelta(days=3))
+    def approval(self, request: Order, ctx: Context) -> None: ...
+
+    documents = wait_for(str, timeout=timedelta(days=7))
+    cooling_off = sleep(timedelta(days=14))
+    refunded = wait_for(int, timeout=timedelta(days=1))
+
+    @refunded.compensate
+    def refund(self, refunded: int, ctx: Context) -> None: ...
+
+    @step
+    def pay(self, documents: str, ctx: Context) -> str:
+        return documents
+
+
+class Napping(Saga[Order], name="napping"):
+    """Sleeps, and is woken when it is undone."""
+
+    nap = sleep(timedelta(days=14))
+
+    @nap.compensate(timeout=7)
+    def wake(self, ctx: Context) -> None: ...
+
+    @step
+    def pay(self) -> str:
+        return "paid"
+
+
+class Reminder(Saga[Order], name="reminder", auto_disable=AutoDisable(threshold=5)):
+    """Only waits."""
+
+    documents = wait_for(str, timeout=timedelta(days=7), name="papers")
+    rest = sleep(timedelta(days=1))
+
+
+class Renamed(Saga[Order], name="renamed"):
+    """Its methods have other names than its steps."""
+
+    consent = wait_for(str, timeout=timedelta(days=1), name="approval")
+
+    @step(name="book")
+    def reserve(self, request: Order) -> str:
+        return request.item
+
+    @step(name="pay")
+    def charge(self, reserve: str, consent: str) -> str:
+        return consent
 
 
 Action = Literal["delete", "archive", "report"]

@@ -134,6 +134,7 @@ def everything(app: App) -> None:
         events=SagaEvents(bus=events.EventBus(stack, "Mine"), steps=True, payloads=True),
         alarm_topic=topic,
         runbook_url=RUNBOOK,
+        dashboard=True,
     )
     service.start_on(events.Rule(stack, "Ordered", event_pattern=events.EventPattern(source=["shop"])), Trip)
     service.start_on(scheduler.ScheduleExpression.rate(Duration.hours(1)), Trip, request={"item": "hourly"})
@@ -165,7 +166,6 @@ def network_and_key(app: App) -> None:
         encryption_key=key,
         payload_key=kms.Key(stack, "Payloads", enable_key_rotation=True),
         network=Network(vpc),
-        dashboard=False,
         endpoint=PrivateEndpoint([entrance]),
         access_log="account",
         retention=MONTH,

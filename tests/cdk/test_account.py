@@ -148,7 +148,7 @@ class TestNames:
     def test_two_stacks_of_one_app_share_no_metric(self) -> None:
         def named(name: str) -> Template:
             stack = Stack(App(), "Same", stack_name=name)
-            SagaService(stack, "Shop", sagas=[Trip])
+            SagaService(stack, "Shop", sagas=[Trip], dashboard=True)
             return template_of(stack)
 
         blue, green = named("blue"), named("green")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,30 +11,18 @@ from aws_cdk import App, Stack
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_cognito as cognito
 
-from sagas import Saga, step, wait_for
 from sagas.cdk import SagaService
 from sagas.cdk.access.api import PUBLIC_ROUTES, ROUTES
 from sagas.cdk.access.grants import RIGHTS
 from sagas.cdk.options.service_options import Throttling
 from sagas.errors import DefinitionError
-from tests.cdk.rendered import Template, by_id, of_type, template_of
-from tests.cdk.saga_classes import Loan
+from tests.cdk.rendered import Template, as_list, by_id, of_type, operations, shown, statements, template_of
+from tests.cdk.saga_classes import Loan, Private
 from tests.cdk.templates import WEB_ACL
-from tests.cdk.test_permissions import as_list, shown
 from tests.cdk.test_template import path_of
 from tests.support.gateway import RESOURCES
 
 READ = "secretsmanager:GetSecretValue"
-
-
-class Private(Saga[str], name="private"):
-    """Its wait takes signals that need IAM."""
-
-    papers = wait_for(str, timeout=timedelta(days=3))
-
-    @step
-    def pay(self, papers: str) -> str:
-        return papers
 
 
 class Deployed:
@@ -49,8 +36,13 @@ class Deployed:
 
     @property
     def methods(self) -> dict[tuple[str, str], dict[str, Any]]:
+        """The methods of an API that is mounted, or has an authorizer."""
         found = self.of_type("AWS::ApiGateway::Method").values()
         return {(path_of(self.template, one["ResourceId"]), one["HttpMethod"]): one for one in found}
+
+    @property
+    def operations(self) -> dict[tuple[str, str], dict[str, Any]]:
+        return operations(self.template)
 
     @property
     def knowing(self) -> dict[str, dict[str, Any]]:
@@ -65,18 +57,15 @@ class Deployed:
     @property
     def readers(self) -> dict[str, dict[str, Any]]:
         """Statements that let a role read the secret, by the role."""
-        found: dict[str, dict[str, Any]] = {}
-        for policy in self.of_type("AWS::IAM::Policy").values():
-            for statement in policy["PolicyDocument"]["Statement"]:
-                if READ in as_list(statement["Action"]):
-                    found[policy["Roles"][0]["Ref"]] = statement
-        return found
+        return {
+            role: statement for role, statement in statements(self.template) if READ in as_list(statement["Action"])
+        }
 
 
 def deploy(*sagas: type[Any], stack: Stack | None = None, **options: Any) -> Deployed:
     """The template of a service, in a stack of its own if none is given."""
     stack = stack or Stack(App(), "Test")
-    given: Any = {"sagas": sagas, "dashboard": False, **options}
+    given: Any = {"sagas": sagas, **options}
     SagaService(stack, "Bank", **given)
     return Deployed(template_of(stack))
 
@@ -88,7 +77,7 @@ def deployed() -> Deployed:
 
 def test_without_a_public_wait_there_is_neither_route_nor_secret() -> None:
     private = deploy(Private)
-    assert set(private.methods) == {(path, method) for path, methods in ROUTES.items() for method in methods}
+    assert set(private.operations) == {(path, method) for path, methods in ROUTES.items() for method in methods}
     assert not private.of_type("AWS::SecretsManager::Secret")
     assert not private.knowing
     assert not private.readers
@@ -98,11 +87,11 @@ def test_without_a_public_wait_there_is_neither_route_nor_secret() -> None:
 
 def test_the_route_alone_asks_for_no_authorization(deployed: Deployed) -> None:
     expected = {(path, method) for routes in (ROUTES, PUBLIC_ROUTES) for path, of in routes.items() for method in of}
-    assert set(deployed.methods) == expected
+    assert set(deployed.operations) == expected
     assert {f"/{path}" for path, _ in expected} == set(RESOURCES)
-    open_to_all = {call for call, one in deployed.methods.items() if one["AuthorizationType"] != "AWS_IAM"}
+    open_to_all = {call for call, one in deployed.operations.items() if one["security"] != [{"sigv4": []}]}
     assert open_to_all == {("callbacks/{token}", "POST")}
-    assert deployed.methods["callbacks/{token}", "POST"]["AuthorizationType"] == "NONE"
+    assert deployed.operations["callbacks/{token}", "POST"]["security"] == []
 
 
 def test_no_right_is_needed_for_it_and_none_includes_it() -> None:

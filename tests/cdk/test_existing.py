@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aws_cdk import App, Stack, assertions
 from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_cognito as cognito
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
@@ -16,8 +17,8 @@ from aws_cdk import aws_lambda as lambda_
 from sagas.cdk import Archive, SagaEvents, SagaService, Throttling, shape_gateway_answers
 from sagas.cdk.access.api import ROUTES
 from sagas.errors import DefinitionError
+from tests.cdk.rendered import rights, template_of
 from tests.cdk.saga_classes import Delivery, Shipment, Trip
-from tests.cdk.test_permissions import as_list, shown
 
 Template = dict[str, Any]
 STRING, NUMBER = dynamodb.AttributeType.STRING, dynamodb.AttributeType.NUMBER
@@ -65,17 +66,7 @@ def resources(stack: Stack, kind: str) -> list[Template]:
 
 def allowed(stack: Stack) -> set[tuple[str, str]]:
     """(action, resource) pairs that any role of the stack has."""
-    statements = [
-        statement
-        for policy in resources(stack, "AWS::IAM::Policy")
-        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
-    ]
-    return {
-        (action, shown(resource))
-        for one in statements
-        for action in as_list(one["Action"])
-        for resource in as_list(one["Resource"])
-    }
+    return {pair for own in rights(template_of(stack)).values() for pair in own}
 
 
 def refused(stack: Stack, **options: Any) -> str:
@@ -211,7 +202,7 @@ def an_api(stack: Stack, **options: Any) -> apigateway.RestApi:
 class TestApi:
     def test_routes_go_below_the_resource(self, stack: Stack) -> None:
         api = an_api(stack)
-        service = SagaService(stack, "Shop", sagas=[Trip], mount=api.root.add_resource("orders"))
+        service = SagaService(stack, "Shop", sagas=[Trip], mount=api.root.add_resource("orders"), dashboard=True)
         assert service.api is api
         assert len(resources(stack, "AWS::ApiGateway::RestApi")) == 1
         methods = resources(stack, "AWS::ApiGateway::Method")
@@ -222,6 +213,23 @@ class TestApi:
         mounts = [one["Properties"]["Environment"]["Variables"] for one in resources(stack, "AWS::Lambda::Function")]
         assert [one["SAGAS_MOUNT"] for one in mounts if "SAGAS_MOUNT" in one] == ["/orders"]
         assert "/orders/sagas/{type}" in json.dumps(resources(stack, "AWS::CloudWatch::Dashboard"))
+
+    @pytest.mark.parametrize("authorized", [False, True])
+    def test_methods_that_the_next_deployment_would_delete_are_refused(self, authorized: bool) -> None:
+        app = App()
+        stack, more = Stack(app, "Existing"), dict[str, Any]()
+        if authorized:
+            pool: Any = cognito.UserPool(stack, "Pool")
+            more["authorizer"] = apigateway.CognitoUserPoolsAuthorizer(stack, "Users", cognito_user_pools=[pool])
+        service = SagaService(stack, "Shop", sagas=[Trip], **more)
+        root: Any = service.api.root
+        root.add_resource("mine").add_method("GET")
+        if authorized:  # its methods are resources, too
+            app.synth()
+            return
+        lost = r"Existing-Shop: Existing/Shop/Api/Api/Default/mine/Resource would be lost: .* as mount="
+        with pytest.raises(RuntimeError, match=lost):
+            app.synth()
 
     def test_at_the_root(self, stack: Stack) -> None:
         SagaService(stack, "Shop", sagas=[Trip], mount=an_api(stack).root)

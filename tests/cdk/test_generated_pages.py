@@ -30,7 +30,7 @@ def test_a_page_says_what_the_template_says(name: str, everything: dict[str, Any
 
 
 def test_it_has_every_part_of_a_service(everything: dict[str, Any]) -> None:
-    roles = [name for name, one in everything["Resources"].items() if one["Type"] == "AWS::IAM::Policy"]
+    roles = [name for name, one in everything["Resources"].items() if one["Type"] == "AWS::IAM::Role"]
     assert len(roles) == 4 + 7  # of steps, and one for each other heading of the page
     assert len(PAGES.ROLES) == 1 + 7
     told = {role for role, _, _ in PAGES.statements(everything)}

@@ -16,16 +16,14 @@ from aws_cdk import aws_kms as kms
 
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
-from sagas import Saga, step
 from sagas.authoring.definition.definition import definition_of
 from sagas.cdk import SagaService
 from sagas.cdk.access import grants
 from sagas.cdk.access.api import ROUTES
 from sagas.cdk.access.grants import RIGHTS
 from sagas.errors import DefinitionError
-from tests.cdk.rendered import of_type, template_of
-from tests.cdk.saga_classes import Trip
-from tests.cdk.test_permissions import pairs
+from tests.cdk.rendered import pairs, rights, statements, template_of
+from tests.cdk.saga_classes import CheckoutAgain, Payout, Stranger, Trip
 
 Template = dict[str, Any]
 Grant = Callable[..., object]
@@ -38,13 +36,6 @@ BY_ID_ALONE = f"GET/sagas/{ID}"
 EVERY = ("start", "read", "signal", "cancel", "operate", "purge")
 
 
-class Payout(Saga[str], name="payout", cancellable=False):
-    """Callers may not cancel it."""
-
-    @step
-    def pay(self) -> None: ...
-
-
 def calls(name: str) -> Iterator[str]:
     """Every call of the API that is about one saga type, as IAM writes it: method and path."""
     for route, methods in ROUTES.items():
@@ -52,16 +43,12 @@ def calls(name: str) -> Iterator[str]:
         yield from (f"{method}/{path}" for method in methods if path and (method, route) != ("GET", "sagas/{type}"))
 
 
-class Stranger(Payout, name="stranger"):
-    """No service here has it."""
-
-
 class Desk:
     """A service of three types, and the roles that are granted rights to it."""
 
     def __init__(self, stack: Stack | None = None, **options: Any) -> None:
         self.stack = stack or Stack(App(), "Test")
-        given: Any = {"sagas": [Checkout, CreateZip, Payout], "dashboard": False, **options}
+        given: Any = {"sagas": [Checkout, CreateZip, Payout], **options}
         self.service = SagaService(self.stack, "Shop", **given)
 
     def clerk(self, id: str = "Clerk") -> Clerk:
@@ -70,9 +57,9 @@ class Desk:
         return Clerk(self, iam.Role(self.stack, id, assumed_by=anybody))
 
     @cached_property
-    def policies(self) -> list[Template]:
-        """All policies, once all is granted."""
-        return of_type(template_of(self.stack), "AWS::IAM::Policy")
+    def template(self) -> Template:
+        """The template, once all is granted."""
+        return template_of(self.stack)
 
     def id_of(self, arn: str) -> str:
         """The logical id of the resource of an ARN."""
@@ -93,8 +80,7 @@ class Clerk:
     def granted(self) -> set[tuple[str, str]]:
         """(action, resource) pairs of the role, once all is granted."""
         role = self.desk.stack.get_logical_id(self.role.node.default_child)  # type: ignore[arg-type]
-        own = [policy for policy in self.desk.policies if {"Ref": role} in policy["Roles"]]
-        return {pair for policy in own for pair in pairs(policy["PolicyDocument"])}
+        return rights(self.desk.template).get(role, set())
 
     @cached_property
     def patterns(self) -> set[str]:
@@ -182,9 +168,6 @@ def test_an_operator_of_many_queues_gets_a_pattern_for_each_type(monkeypatch: py
     """Which fits no queue of another type, and not the command queue."""
     monkeypatch.setattr(grants, "_MOST_NAMED", 3)
 
-    class CheckoutAgain(Payout, name="checkout-again"):
-        """Its queues would fit the pattern of the saga that is called checkout."""
-
     clerk = Desk(sagas=[Checkout, CreateZip, CheckoutAgain]).clerk()
     clerk.grant("operate")
     sent = [text for action, text in clerk.granted if action == "sqs:SendMessage"]
@@ -236,8 +219,7 @@ def test_an_operator_may_read_encrypted_letters() -> None:
     assert uses == {"kms:Decrypt", "kms:GenerateDataKey"}
     via = [
         service
-        for policy in desk.policies
-        for statement in policy["PolicyDocument"]["Statement"]
+        for _, statement in statements(desk.template)
         if statement["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
         for service in statement["Condition"]["StringLike"]["kms:ViaService"]
     ]
@@ -255,9 +237,7 @@ def test_with_nested_stacks_an_operator_finds_the_parts_in_them() -> None:
 def test_below_a_mount_the_paths_are_those_there() -> None:
     stack = Stack(App(), "Test")
     api = apigateway.RestApi(stack, "Api")
-    service = SagaService(
-        stack, "Shop", sagas=[Payout], mount=api.root.add_resource("shop").add_resource("v2"), dashboard=False
-    )
+    service = SagaService(stack, "Shop", sagas=[Payout], mount=api.root.add_resource("shop").add_resource("v2"))
     user = iam.User(stack, "Ann")
     service.grant_start(user, Payout)
     (policy,) = (
@@ -265,7 +245,7 @@ def test_below_a_mount_the_paths_are_those_there() -> None:
         .find_resources("AWS::IAM::Policy", {"Properties": {"Users": [stack.resolve({"Ref": _id(stack, user)})]}})
         .values()
     )
-    ((_, arn),) = pairs(policy["Properties"]["PolicyDocument"])
+    ((_, arn),) = pairs(policy["Properties"]["PolicyDocument"]["Statement"])
     assert arn.endswith("/POST/shop/v2/sagas/payout")
     assert "/<ApiDeploymentStageprod" in arn
 
@@ -273,11 +253,11 @@ def test_below_a_mount_the_paths_are_those_there() -> None:
 def test_an_api_without_a_stage_of_its_own_means_any() -> None:
     stack = Stack(App(), "Test")
     api = apigateway.RestApi(stack, "Api", deploy=False)
-    service = SagaService(stack, "Shop", sagas=[Payout], mount=api.root, dashboard=False)
+    service = SagaService(stack, "Shop", sagas=[Payout], mount=api.root)
     policy = iam.ManagedPolicy(stack, "Starters")
     service.grant_start(policy, Payout)
     document = stack.resolve(policy.document)
-    ((_, arn),) = pairs(document)
+    ((_, arn),) = pairs(document["Statement"])
     assert arn.endswith("/*/POST/sagas/payout")
 
 
@@ -301,7 +281,7 @@ def test_a_class_that_is_not_the_services_is_refused(right: str, clerks: Clerks)
 def test_behind_an_authorizer_of_ones_own_there_is_nothing_to_grant() -> None:
     stack = Stack(App(), "Test")
     pool = apigateway.CognitoUserPoolsAuthorizer(stack, "Pool", cognito_user_pools=[_pool(stack)])
-    service = SagaService(stack, "Shop", sagas=[Payout], authorizer=pool, dashboard=False)
+    service = SagaService(stack, "Shop", sagas=[Payout], authorizer=pool)
     with pytest.raises(DefinitionError, match="so IAM permissions have no effect"):
         service.grant_read(iam.User(stack, "Ann"))
 

@@ -21,10 +21,10 @@ from aws_cdk import aws_sqs as sqs
 from sagas import Context, Saga, step
 from sagas.cdk import FunctionOptions, SagaService
 from sagas.errors import DefinitionError
-from tests.cdk.rendered import of_type
+from tests.cdk.rendered import as_list, of_type, rights, shown, statements
 from tests.cdk.saga_classes import Loan, Order, Trip
 from tests.cdk.templates import RUNBOOK, template
-from tests.cdk.test_permissions import XRAY, as_list, pairs, shown
+from tests.cdk.test_permissions import XRAY
 
 Template = dict[str, Any]
 LAMBDA: Any = iam.ServicePrincipal("lambda.amazonaws.com")
@@ -81,8 +81,7 @@ def of_part(template: Template, part: str) -> tuple[str, Template]:
 def rights_of(template: Template, function: str) -> set[tuple[str, str]]:
     """(action, resource) pairs of a function's role."""
     role = template["Resources"][function]["Properties"]["Role"]["Fn::GetAtt"][0]
-    policies = [one["Properties"] for one in template["Resources"].values() if one["Type"] == "AWS::IAM::Policy"]
-    return {pair for one in policies if {"Ref": role} in one["Roles"] for pair in pairs(one["PolicyDocument"])}
+    return rights(template)[role]
 
 
 def command_of(target: Template) -> Template:
@@ -151,22 +150,13 @@ class TestTheQueue:
         shop.service.grant_start(one_type, Trip)
         assert shop.service.command_queue() is shop.service.command_queue()
         queue, _ = of_part(shop.template, "command_queue")
-        senders = {
-            policy["Roles"][0]["Ref"]
-            for policy in shop.of_type("AWS::IAM::Policy")
-            if ("sqs:SendMessage", f"<{queue}.Arn>") in set(pairs(policy["PolicyDocument"]))
-        }
+        sending = ("sqs:SendMessage", f"<{queue}.Arn>")
+        senders = {role for role, own in rights(shop.template).items() if sending in own}
         assert any(sender.startswith("Caller") for sender in senders)
         assert not any(sender.startswith("Other") for sender in senders)
 
     def test_who_may_send_signals_may_do_nothing_else(self, quiet: Shop) -> None:
-        granted = [
-            pair
-            for policy in quiet.of_type("AWS::IAM::Policy")
-            if policy["Roles"][0]["Ref"].startswith("Caller")
-            for pair in pairs(policy["PolicyDocument"])
-        ]
-        ((action, resource),) = granted
+        (((action, resource),),) = (own for role, own in rights(quiet.template).items() if role.startswith("Caller"))
         assert action == "execute-api:Invoke"
         assert resource.endswith("/POST/sagas/loan/*/signals/*")
 
@@ -435,8 +425,7 @@ def test_what_cannot_work_is_told_in_one_line(shop: Shop, build: Callable[[Shop]
 def test_nothing_wide_is_allowed_but_traces_and_interfaces(name: str, allowed: set[str]) -> None:
     actions = {
         action
-        for policy in of_type(template(name), "AWS::IAM::Policy")
-        for statement in policy["PolicyDocument"]["Statement"]
+        for _, statement in statements(template(name))
         if "*" in as_list(statement["Resource"])
         for action in as_list(statement["Action"])
     }

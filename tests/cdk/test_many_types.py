@@ -61,7 +61,7 @@ def code_of(assembly: Path, function: Template) -> Path:
 
 def synthesized(directory: Path, sagas: list[type[Any]], **options: Any) -> Path:
     app = App(outdir=str(directory))
-    service = SagaService(Stack(app, "Many"), "Sagas", sagas=sagas, dashboard=False, **options)
+    service = SagaService(Stack(app, "Many"), "Sagas", sagas=sagas, **options)
     assert service.event_bus() is not None
     assert service.command_queue() is not None
     app.synth()

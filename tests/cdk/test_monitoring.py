@@ -150,10 +150,10 @@ class TestAlarms:
 
 
 class TestDashboard:
-    def test_shows_every_saga(self, of_type: Find) -> None:
-        (dashboard,) = of_type("AWS::CloudWatch::Dashboard")
+    def test_shows_every_saga(self, everything: Template) -> None:
+        (dashboard,) = of_kind(everything, "AWS::CloudWatch::Dashboard")
         body = json.dumps(dashboard["DashboardBody"])
-        for title in ("create-zip: ends", "checkout: backlog", "Supervisor", "Starts and refused calls"):
+        for title in ("trip: ends", "checkout: backlog", "Supervisor", "Starts and refused calls"):
             assert title in body
         for metric in (
             "SagaCompleted",
@@ -164,28 +164,8 @@ class TestDashboard:
         ):
             assert metric in body
 
-    def test_can_be_left_out(self, guarded: Template) -> None:
-        assert not of_kind(guarded, "AWS::CloudWatch::Dashboard")
-
-
-class TestIdleCosts:
-    """What docs/operations/deploying.md says of the reference stack while nothing happens, against its template."""
-
-    def row(self, beginning: str) -> str:
-        """The last cell of the row of the table that begins so."""
-        page = (RUNBOOK.parent / "deploying.md").read_text()
-        (line,) = [line for line in page.splitlines() if line.startswith(f"| {beginning}")]
-        return line.split("|")[-2].strip(" *")
-
-    def test_alarms_and_pollers(self, of_type: Find) -> None:
-        assert self.row("alarms") == f"{len(of_type(ALARM)) * 0.10:.2f}"
-        sources = of_type("AWS::Lambda::EventSourceMapping")
-        assert self.row("polling") == f"{sum(0.26 if 'ScalingConfig' in one else 0.10 for one in sources):.2f}"
-        assert self.row("dashboard") == f"{len(of_type('AWS::CloudWatch::Dashboard')) * 3.00:.2f}"
-
-    def test_sum(self) -> None:
-        parts = ("polling", "alarms", "dashboard", "the supervisor", "its traces", "tables")
-        assert self.row("**together") == f"{sum(float(self.row(part)) for part in parts):.2f}"
+    def test_is_made_if_asked_for(self, plain: Template) -> None:
+        assert not of_kind(plain, "AWS::CloudWatch::Dashboard")
 
 
 class TestSize:
@@ -223,6 +203,7 @@ class TestSize:
             "access_log": "role",
             "web_acl_arn": "arn:aws:wafv2:us-east-1:123456789012:regional/webacl/one/1",
             "network": Network(ec2.Vpc(stack, "Network", max_azs=1)),
+            "dashboard": True,
         }
         service = SagaService(stack, "Shop", **options)
         assert service.command_queue().queue_name

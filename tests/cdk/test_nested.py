@@ -22,10 +22,11 @@ from sagas import AutoDisable, Context, Saga, step
 from sagas.cdk import SagaService
 from sagas.errors import DefinitionError
 from sagas.local.deploy.assembly import read_assembly
-from tests.cdk.rendered import lint
+from tests.cdk import saga_classes
+from tests.cdk.rendered import lint, rights
 from tests.cdk.saga_classes import Order, saga_of
 from tests.cdk.templates import nested, synthesized
-from tests.cdk.test_permissions import XRAY, pairs
+from tests.cdk.test_permissions import XRAY
 
 Template = dict[str, Any]
 Templates = dict[str, Template]
@@ -180,24 +181,22 @@ class TestWithoutRoomInOneStack:
 
     def test_functions_may_send_to_the_queues_of_their_saga_only(self, large: Large) -> None:
         for template in large.templates.values():
-            for policy in resources({"": template}, "AWS::IAM::Policy"):
-                granted = {
-                    one for action, one in pairs(policy["Properties"]["PolicyDocument"]) if action == "sqs:SendMessage"
-                }
+            for own in rights(template).values():
+                granted = {one for action, one in own if action == "sqs:SendMessage"}
                 assert not [one for one in granted if "*" in one or "dead-letters" in one]
-        sagas = resources({n: t for n, t in large.templates.items() if "checkout" in n}, "AWS::IAM::Policy")
+        (checkout,) = (template for name, template in large.templates.items() if "checkout" in name)
+        sagas = rights(checkout)
         assert len(sagas) == 3
-        for policy in sagas:
-            granted = {
-                one for action, one in pairs(policy["Properties"]["PolicyDocument"]) if action == "sqs:SendMessage"
-            }
+        for own in sagas.values():
+            granted = {one for action, one in own if action == "sqs:SendMessage"}
             assert len(granted) == 3
             assert all(":checkout-" in str(one) for one in granted)
 
     def test_no_wildcard_but_objects_under_a_prefix(self, large: Large) -> None:
-        templates = large.templates
-        policies = [*resources(templates, "AWS::IAM::Policy"), *resources(templates, "AWS::IAM::ManagedPolicy")]
-        for action, one in (pair for policy in policies for pair in pairs(policy["Properties"]["PolicyDocument"])):
+        all_rights = (
+            pair for template in large.templates.values() for own in rights(template).values() for pair in own
+        )
+        for action, one in all_rights:
             assert "*" not in action
             assert action in XRAY or "*" not in one or (action.startswith("s3:") and one.endswith("/*"))
 
@@ -219,7 +218,7 @@ class TestWithoutRoomInOneStack:
 @pytest.mark.slow
 def test_the_longest_saga_with_the_longest_names(tmp_path: Path) -> None:
     def fill(namespace: dict[str, Any]) -> None:
-        namespace["__module__"] = __name__
+        namespace["__module__"] = saga_classes.__name__
         for position in range(100):
             namespace[f"step_{position:03}_{'x' * 31}"] = step(_work)
 
@@ -246,7 +245,7 @@ class TestQueuesStay:
         }
 
     def test_when_a_service_grows_out_of_its_stack(self, large: Large, tmp_path: Path) -> None:
-        small = synthesize(tmp_path, Checkout, CreateZip, dashboard=False)
+        small = synthesize(tmp_path, Checkout, CreateZip)
         assert (len(small), len(large.templates) > 3) == (1, True)
         before, after = self.queues(small), self.queues(large.templates)
         assert {place: after[place] for place in before} == before
@@ -254,13 +253,13 @@ class TestQueuesStay:
     def test_when_a_long_saga_gets_a_step_at_its_beginning(self, tmp_path: Path) -> None:
         def saga(*more: str) -> type[Any]:
             def fill(namespace: dict[str, Any]) -> None:
-                namespace["__module__"] = __name__
+                namespace["__module__"] = saga_classes.__name__
                 for name in (*more, *(f"step_{position}" for position in range(33))):
                     namespace[name] = step(_work)
 
             return new_class("Growing", (Saga[Order],), exec_body=fill)
 
-        options = {"nested_stacks": True, "dashboard": False}
+        options = {"nested_stacks": True}
         before = self.queues(synthesize(tmp_path / "before", saga(), **options))
         after = self.queues(synthesize(tmp_path / "after", saga("first", "second"), **options))
         assert {place: after[place] for place in before} == before

@@ -18,7 +18,7 @@ from sagas.cdk import FunctionOptions, Network, SagaService, TableOptions, Throt
 from sagas.cdk.data.tables import Stores
 from sagas.cdk.options.service_options import service_options
 from sagas.errors import DefinitionError
-from tests.cdk.rendered import CAPTURE, Template, actions, by_id, marks, of_type, render, service, variables
+from tests.cdk.rendered import CAPTURE, Template, actions, by_id, marks, of_type, render, service, statements, variables
 from tests.cdk.saga_classes import SWEEPING, Trip
 from tests.cdk.templates import RUNBOOK
 
@@ -194,19 +194,18 @@ class TestService:
 
     def test_the_supervisors_period(self, everything: Template) -> None:
         rules = [one for one in of_type(everything, "AWS::Events::Rule") if "ScheduleExpression" in one]
-        rates = {rule["Targets"][0]["Input"]: rule["ScheduleExpression"] for rule in rules}
-        assert rates['{"task":"recover","queue":true}'] == "rate(3 minutes)"
+        assert [rule["ScheduleExpression"] for rule in rules] == ["cron(0/3 * * * ? *)"]
         (invocation,) = of_type(everything, "AWS::Lambda::EventInvokeConfig")
         assert invocation["MaximumEventAgeInSeconds"] == 180
 
     def test_the_sample_that_is_verified(self, everything: Template, plain: Template) -> None:
-        def daily(template: Template) -> list[str]:
-            rules = of_type(template, "AWS::Events::Rule")
-            return [one["Targets"][0]["Input"] for one in rules if one.get("ScheduleExpression") == "rate(1 day)"]
+        def sample(template: Template) -> str:
+            (rule,) = [one for one in of_type(template, "AWS::Events::Rule") if "ScheduleExpression" in one]
+            return rule["Targets"][0]["InputTransformer"]["InputTemplate"].partition('"sample":')[2]
 
-        assert daily(plain) == ['{"task":"verify","sample":100}']
-        assert daily(everything) == ['{"task":"verify","sample":5}']
-        assert daily(service(verify_sample=0)) == []
+        assert sample(plain) == "100}"
+        assert sample(everything) == "5}"
+        assert sample(service(verify_sample=0)) == "0}"
         with pytest.raises(DefinitionError, match="verify_sample must be"):
             service(verify_sample=-1)
 
@@ -423,14 +422,9 @@ class TestEncryptionKey:
         assert len([one for one in services if one and "logs." in str(one)]) == 1
 
     def test_is_used_through_the_services_that_encrypt_alone(self, guarded: Template) -> None:
-        statements = [
-            statement
-            for policy in of_type(guarded, "AWS::IAM::Policy")
-            for statement in policy["PolicyDocument"]["Statement"]
-            if "kms:DescribeKey" in statement["Action"]
-        ]
-        assert statements
-        for statement in statements:
+        using = [statement for _, statement in statements(guarded) if "kms:DescribeKey" in statement["Action"]]
+        assert using
+        for statement in using:
             assert not [action for action in statement["Action"] if "ReEncrypt" in action]
             via = statement["Condition"]["StringLike"]["kms:ViaService"]
             assert {one["Fn::Join"][1][0] for one in via} == {

@@ -12,10 +12,9 @@ from aws_cdk import aws_iam as iam
 
 from sagas.cdk import SagaService
 from sagas.errors import DefinitionError
-from tests.cdk.rendered import Template, of_type, template_of
+from tests.cdk.rendered import Template, of_type, rights, template_of
 from tests.cdk.saga_classes import Loan, Trip
 from tests.cdk.test_inout import LAMBDA, Shop, of_part, rights_of
-from tests.cdk.test_permissions import pairs
 
 
 @pytest.fixture(scope="module")
@@ -81,11 +80,7 @@ class TestEvents:
         for part in ("supervisor", "events_function"):
             _, alias = of_part(reading.template, part)
             right = ("lambda:InvokeFunction", f"<{alias['FunctionName']['Ref']}.Arn>")
-            called[part] = {
-                policy["Roles"][0]["Ref"][:5]
-                for policy in reading.of_type("AWS::IAM::Policy")
-                if right in set(pairs(policy["PolicyDocument"]))
-            }
+            called[part] = {role[:5] for role, own in rights(reading.template).items() if right in own}
         assert {"First", "Secon"} <= called["supervisor"]
         assert "Third" not in called["supervisor"]
         assert called["events_function"] == set()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib
 import json
 import marshal
 import os
@@ -9,22 +11,27 @@ import re
 import shutil
 import sys
 import time
+import zipfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 from aws_cdk import App, Stack
+from aws_cdk import aws_lambda as lambda_
 
 import functions
 from functions.checkout import Checkout
 from infra.app import build_app
+from sagas.cdk import FunctionOptions, SagaService
 from sagas.cdk.compute import layer
 from sagas.cdk.compute.bytecode import add_bytecode
 from sagas.cdk.compute.code import CodeAssets, packages_of, requirements_of
 from sagas.cdk.compute.layer import PackagingError, build_layer, pinned_requirements
 from sagas.cdk.compute.staging import built_once, copy_files, digest_of, source_files
 from sagas.errors import DefinitionError
+from sagas.imports import PROVIDED
+from tests.cdk.rendered import template_of
 from tests.unit.test_import_budget import loaded_by
 
 LIMIT = 25 * 2**20
@@ -42,6 +49,39 @@ def module(name: str, *paths: Path) -> ModuleType:
     """A package as if it had been imported from ``paths``."""
     made = ModuleType(name)
     made.__path__ = [str(path) for path in paths]
+    return made
+
+
+class Wheels:
+    """Packages for pip, which has no index. Each consists of one module."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def write(self, name: str, version: str, more: str = "") -> str:
+        """Write the wheel of a package. Return its hash."""
+        plain = name.replace("-", "_")
+        path = self.directory / f"{plain}-{version}-py3-none-any.whl"
+        described = f"{plain}-{version}.dist-info"
+        with zipfile.ZipFile(path, "w") as wheel:
+            wheel.writestr(f"{plain}/__init__.py", "")
+            wheel.writestr(
+                f"{described}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{more}\n"
+            )
+            wheel.writestr(f"{described}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            wheel.writestr(f"{described}/RECORD", "")
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wheels:
+    """With the packages of the library, in a project without a cache."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    made = Wheels(tmp_path)
+    for pin in pinned_requirements():
+        made.write(*pin.split("=="))
     return made
 
 
@@ -108,7 +148,8 @@ class TestLayer:
         assert not {"boto3", "botocore", "s3transfer", "urllib3", "dateutil", "jmespath", "six.py"} & names_in(content)
 
     def test_leaves_out_what_only_deploys(self, content: Path) -> None:
-        assert not {"cdk", "local", "cli", "testing", "node.py"} & names_in(content / "sagas")
+        parts = {"cdk", "cli", "console", "local", "testing", "imports.py", "loopback.py", "node.py"}
+        assert not parts & names_in(content / "sagas")
         assert all(path.name.endswith(".cpython-313.pyc") for path in content.rglob("__pycache__/*"))
 
     def test_is_built_for_lambda(self, content: Path) -> None:
@@ -172,6 +213,73 @@ class TestLayer:
         assert pins["aws-lambda-powertools"] == "3.37.0"
         assert {"msgspec", "pynamodb", "typing-extensions"} <= set(pins)
         assert not {"boto3", "botocore", "moto", "ministack", "aws-cdk-lib", "lambda-sagas"} & set(pins)
+
+    def test_a_version_that_is_pinned_stays(self, wheels: Wheels) -> None:
+        """Of a package that the runtime has, too, and of what a package needs."""
+        wheels.write("urllib3", "1.26.0")
+        wheels.write("asking", "1.0", "Requires-Dist: jmespath")
+        wheels.write("jmespath", "0.9")
+        (wheels.directory / "requirements.txt").write_text("urllib3==1.26.0\nasking\n")
+        content = build_layer("arm64", "3.13", [wheels.directory / "requirements.txt"]) / "python"
+        assert {"urllib3-1.26.0.dist-info", "jmespath-0.9.dist-info", "asking"} <= names_in(content)
+        assert "botocore" not in names_in(content)
+
+    def test_hashes_are_checked(self, wheels: Wheels) -> None:
+        digest, path = wheels.write("asking", "1.0"), wheels.directory / "requirements.txt"
+        path.write_text(f"asking==1.0 --hash=sha256:{digest}\n")
+        assert "asking" in names_in(build_layer("arm64", "3.13", [path]) / "python")
+        path.write_text(f"asking==1.0 --hash=sha256:{'0' * 64}\n")
+        with pytest.raises(PackagingError, match=f"DO NOT MATCH THE HASHES.* asking==1.0 .* Got {digest}"):
+            build_layer("arm64", "3.13", [path])
+        path.write_text(f"msgspec==1.0\nasking==1.0 --hash=sha256:{digest}\n")
+        with pytest.raises(PackagingError, match=r"Hashes are required .* msgspec==1\.0|msgspec"):
+            build_layer("arm64", "3.13", [path])
+
+    def test_a_version_that_the_library_cannot_have(self, wheels: Wheels) -> None:
+        wheels.write("msgspec", "0.1")
+        path = wheels.directory / "requirements.txt"
+        path.write_text("msgspec==0.1\n")
+        pinned = dict(pin.split("==") for pin in pinned_requirements())["msgspec"]
+        with pytest.raises(PackagingError, match=rf"Cannot install msgspec==0.1 .*\(constraint\) msgspec=={pinned}"):
+            build_layer("arm64", "3.13", [path])
+
+    @pytest.mark.parametrize(
+        "line", ["lambda-sagas", "lambda-sagas[pydantic]==0.2.0", "Lambda-Sagas>=0.2  # the library"]
+    )
+    def test_the_library_is_not_among_the_requirements(self, line: str, tmp_path: Path) -> None:
+        (tmp_path / "requirements.txt").write_text(f"lambda-sagas-of-mine\n{line}\n")
+        with pytest.raises(
+            PackagingError, match=r"requirements.txt names lambda-sagas, which the layer contains anyway"
+        ):
+            build_layer("arm64", "3.13", [tmp_path / "requirements.txt"])
+
+    def test_a_lock_file_gives_versions_and_hashes(self, wheels: Wheels) -> None:
+        """Those of the library's packages, and the versions of the functions' own."""
+        digests = {pin: wheels.write(*pin.split("==")) for pin in pinned_requirements()}
+        older, other = wheels.write("msgspec", "0.1"), wheels.write("asking", "1.0")
+        wheels.write("asking", "2.0")
+        digests = {pin: digest for pin, digest in digests.items() if not pin.startswith("msgspec")}
+        digests |= {"msgspec==0.1": older, "Asking==1.0": other}
+        lock = "".join(
+            f"{pin} ; python_version > '3' \\\n    --hash=sha256:{digests[pin]}\n    # why\n" for pin in digests
+        )
+        Path("requirements.lock").write_text(lock)
+        (wheels.directory / "requirements.txt").write_text("asking\n")
+        content = build_layer("arm64", "3.13", [wheels.directory / "requirements.txt"]) / "python"
+        assert {"msgspec-0.1.dist-info", "asking-1.0.dist-info"} <= names_in(content)
+        Path("requirements.lock").write_text(lock.replace(older, "0" * 64))
+        with pytest.raises(PackagingError, match=f"DO NOT MATCH THE HASHES.* msgspec==0.1 .* Got {older}"):
+            build_layer("arm64", "3.13")
+        Path("requirements.lock").write_text(lock.replace("msgspec", "other"))
+        with pytest.raises(
+            PackagingError, match=r"requirements.lock has no hashes of msgspec==\S+, which the functions"
+        ):
+            build_layer("arm64", "3.13")
+
+    def test_a_lock_file_without_hashes_is_of_another_tool(self, wheels: Wheels) -> None:
+        before = build_layer("arm64", "3.13")
+        Path("requirements.lock").write_text("msgspec==0.1\n")
+        assert build_layer("arm64", "3.13") == before
 
     def test_a_package_that_cannot_be_had(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
@@ -295,6 +403,59 @@ def sagas_in(
         path.write_text(text)
     monkeypatch.setitem(sys.modules, directory.name, module(directory.name, directory))
     return [type("Kind", (), {"__module__": name}) for name in modules]
+
+
+class TestImports:
+    """Code that imports what its functions do not have is refused, wherever that is."""
+
+    def service(self, monkeypatch: pytest.MonkeyPatch, source: str, **options: Any) -> Stack:
+        stack = Stack(App(), "Test")
+        saga = "class Sale(Saga[str]):\n    @step\n    def pay(self) -> None: ...\n"
+        Path("shop").mkdir(exist_ok=True)
+        Path("shop/__init__.py").touch()
+        Path("shop/sale.py").write_text(f"from sagas import Saga, step\n{source}\n{saga}")
+        monkeypatch.setattr(sys, "path", [str(Path.cwd()), *sys.path])
+        for name in ("shop", "shop.sale"):
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        importlib.invalidate_caches()
+        SagaService(stack, "S", sagas=[importlib.import_module("shop.sale").Sale], **options)
+        return stack
+
+    def test_that_are_not_declared(self, wheels: Wheels, monkeypatch: pytest.MonkeyPatch) -> None:
+        line = f"pytest=={pytest.__version__}"
+        with pytest.raises(PackagingError) as error:
+            self.service(monkeypatch, "import json, pytest")
+        refused = (
+            f"shop/sale.py:2 imports pytest, which functions do not have: add to shop/requirements.txt the line {line}"
+        )
+        assert str(error.value).startswith(refused)
+        wheels.write("pytest", pytest.__version__)
+        Path("shop/requirements.txt").write_text(line)
+        self.service(monkeypatch, "import json, pytest")
+
+    def test_that_come_by_other_means(self, wheels: Wheels, monkeypatch: pytest.MonkeyPatch) -> None:
+        stack = self.service(monkeypatch, "import pytest", provided=["pytest"])
+        resources = template_of(stack)["Resources"].values()
+        (layer,) = (each for each in resources if each["Type"] == "AWS::Lambda::LayerVersion")
+        assert layer["Metadata"] == {PROVIDED: ["pytest"]}
+        for wrong in ("pytest", ["py-test"], ["pytest."]):
+            with pytest.raises(DefinitionError, match="S: provided must be a list of modules, not "):
+                self.service(monkeypatch, "import pytest", provided=wrong)
+
+    def test_of_another_package_of_the_project(self, wheels: Wheels, monkeypatch: pytest.MonkeyPatch) -> None:
+        Path("common_to_all").mkdir()
+        Path("common_to_all/rates.py").touch()
+        with pytest.raises(PackagingError, match=r"imports common_to_all\.rates,.* outside shop: move it to shop/;"):
+            self.service(monkeypatch, "import common_to_all.rates")
+
+    def test_of_the_platform_of_one_step(self, wheels: Wheels, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its Python no longer has what that of the other functions has."""
+        old = lambda_.Runtime.PYTHON_3_12
+        guarded = "import sys\nif sys.version_info >= (3, 12): import cgi"
+        self.service(monkeypatch, guarded, runtime=old)
+        function = FunctionOptions(runtime=lambda_.Runtime.PYTHON_3_13)
+        with pytest.raises(PackagingError, match=r"shop/sale.py:3 imports cgi, which Python 3.13 no longer has"):
+            self.service(monkeypatch, guarded, runtime=old, function_options=function)
 
 
 class TestStaging:

@@ -14,8 +14,8 @@ from aws_cdk import aws_kms as kms
 from sagas.cdk import Archive, SagaService
 from sagas.cdk.compute import functions
 from sagas.cdk.compute.layer import Layers, pinned_requirements
+from tests.cdk.rendered import as_list, statements
 from tests.cdk.saga_classes import Trip
-from tests.cdk.test_permissions import as_list
 
 Template = dict[str, Any]
 
@@ -33,7 +33,7 @@ def stack() -> Stack:
     key = kms.Key(stack, "Payloads")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(functions, "Layers", layers)
-        SagaService(stack, "Shop", sagas=[Trip], payload_key=key, archive=Archive(), dashboard=False)
+        SagaService(stack, "Shop", sagas=[Trip], payload_key=key, archive=Archive())
     assert asked == [("encryption",)]
     return stack
 
@@ -55,11 +55,10 @@ def test_functions_know_it_and_nothing_travels_in_messages(template: Template) -
 
 def test_they_may_use_it_for_sagas_alone_and_the_archive_may_not(template: Template) -> None:
     allowed: dict[str, list[str]] = {}
-    for name, one in template["Resources"].items():
-        for statement in one["Properties"]["PolicyDocument"]["Statement"] if one["Type"] == "AWS::IAM::Policy" else ():
-            if any(action.startswith("kms:") for action in as_list(statement["Action"])):
-                allowed[name] = as_list(statement["Action"])
-                assert statement["Condition"] == {"StringLike": {"kms:EncryptionContext:sagas:id": "*"}}
+    for role, statement in statements(template):
+        if any(action.startswith("kms:") for action in as_list(statement["Action"])):
+            allowed[role] = as_list(statement["Action"])
+            assert statement["Condition"] == {"StringLike": {"kms:EncryptionContext:sagas:id": "*"}}
     assert len(allowed) == 1 + 3
     assert all(actions == ["kms:Decrypt", "kms:GenerateDataKey"] for actions in allowed.values())
     assert not [name for name in allowed if "Archive" in name]

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from tests.cdk.conftest import shared
+from tests.cdk.rendered import as_list, by_id, rights, shown, statements
+from tests.cdk.resolved import Deployed
 
 Template = dict[str, Any]
 Find = Callable[[str], list[Template]]
@@ -15,43 +20,10 @@ XRAY = {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
 """The actions for which AWS has no narrower resource."""
 
 
-def as_list(value: Any) -> list[Any]:
-    """IAM writes a list of one as the one."""
-    return value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType] - JSON
-
-
-def shown(resource: Any) -> str:
-    """A resource as text: ``<LogicalId.Arn>/path``."""
-    match resource:
-        case {"Fn::Join": [_, parts]}:
-            return "".join(shown(part) for part in parts)
-        case {"Fn::GetAtt": [name, attribute]}:
-            return f"<{name}.{attribute}>"
-        case {"Ref": name}:
-            return f"<{name}>"
-        case _:
-            return str(resource)
-
-
 @pytest.fixture(scope="session")
-def permissions(of_type: Find) -> dict[str, set[tuple[str, str]]]:
+def permissions(template: Template) -> dict[str, set[tuple[str, str]]]:
     """(action, resource) pairs by the role that has them."""
-    granted: dict[str, set[tuple[str, str]]] = {}
-    for policy in of_type("AWS::IAM::Policy"):
-        for role in policy["Roles"]:
-            granted.setdefault(role["Ref"], set()).update(pairs(policy["PolicyDocument"]))
-    return granted
-
-
-def pairs(document: Template) -> Iterator[tuple[str, str]]:
-    """The permissions of a policy document."""
-    for statement in document["Statement"]:
-        assert statement["Effect"] == "Allow"
-        assert "NotAction" not in statement
-        assert "NotResource" not in statement
-        for action in as_list(statement["Action"]):
-            for resource in as_list(statement["Resource"]):
-                yield action, shown(resource)
+    return rights(template)
 
 
 Permissions = dict[str, set[tuple[str, str]]]
@@ -81,21 +53,45 @@ def test_no_wildcard_resource_but_objects_under_a_prefix(permissions: Permission
             assert "*" not in path or (action.startswith("s3:") and path.endswith("/*") and path.count("*") == 1)
 
 
-def test_no_inline_or_managed_policies(of_type: Find) -> None:
+def test_no_managed_policies(of_type: Find) -> None:
     for role in of_type("AWS::IAM::Role"):
-        assert "Policies" not in role
         principals = [statement["Principal"]["Service"] for statement in role["AssumeRolePolicyDocument"]["Statement"]]
         if principals != ["apigateway.amazonaws.com"]:
             assert principals == ["lambda.amazonaws.com"]
             assert "ManagedPolicyArns" not in role
 
 
-def test_nobody_scans_and_only_api_supervisor_and_bulk_delete_items(
-    template: Template, permissions: Permissions
-) -> None:
+def test_only_the_supervisor_scans(template: Template, permissions: Permissions) -> None:
+    """It looks through the audit table for starts that died, and for nothing else."""
+    scanning = [(role, one) for role, granted in permissions.items() for did, one in granted if did == "dynamodb:Scan"]
+    [(role, resource)] = scanning
+    assert (role, "TablesAudit" in resource) == (role_of(template, "supervisor"), True)
+
+
+def test_what_the_library_allows_is_in_the_role_and_what_the_app_grants_next_to_it(template: Template) -> None:
+    """A service of few steps has no resource for policies but those that its app makes."""
+    roles = by_id(template, "AWS::IAM::Role")
+    assert all(len(role["Policies"]) == 1 for role in roles.values())
+    granted = {name["Ref"] for policy in by_id(template, "AWS::IAM::Policy").values() for name in policy["Roles"]}
+    of_steps = {
+        role for role in roles if role.startswith(("Sagascreatezip", "Sagascheckout", "Sagasbasket", "Sagasparcel"))
+    }
+    assert granted < of_steps | {role for role in roles if role.startswith("Sagasapproval")}
+
+
+@pytest.mark.parametrize("name", ["plain", "everything", "network_and_key"])
+def test_the_policies_of_a_role_have_room_in_it(name: str) -> None:
+    """10,240 characters together, of which the CDK splits off only what is next to the role."""
+    sizes = Counter[str]()
+    for role, statement in statements(shared(name)):
+        sizes[role] += len(json.dumps(Deployed(shared(name)).value(statement), separators=(",", ":")))
+    assert max(sizes.values()) < 8_000
+
+
+def test_only_api_supervisor_and_bulk_delete_items(template: Template, permissions: Permissions) -> None:
     """They purge; a function of a step neither deletes nor replaces what any wrote."""
-    forbidden = {"dynamodb:Scan", "dynamodb:DeleteTable"}
-    assert not [action for granted in permissions.values() for action, _ in granted if action in forbidden]
+    deleting = [action for granted in permissions.values() for action, _ in granted]
+    assert "dynamodb:DeleteTable" not in deleting
     rights = {
         "dynamodb:DeleteItem": "TablesSagas",
         "dynamodb:BatchWriteItem": "TablesAudit",
@@ -108,7 +104,9 @@ def test_nobody_scans_and_only_api_supervisor_and_bulk_delete_items(
         assert len(owners) == 3
         if action != "dynamodb:UpdateItem":
             assert {role for role, _ in found} == owners
-            assert all(table in resource or "TablesJoins" in resource for _, resource in found)
+            others = {(role, name(one)) for role, one in found if table not in one and "TablesJoins" not in one}
+            of_the_search = {(role_of(template, "supervisor"), "TablesAudit")}
+            assert others == (of_the_search if action == "dynamodb:DeleteItem" else set())
 
 
 def test_a_step_has_what_it_needs_and_no_more(template: Template, permissions: Permissions) -> None:
@@ -157,18 +155,13 @@ def test_supervisor_and_bulk_alone_send_work(template: Template, permissions: Pe
         assert ("sqs:ReceiveMessage" in actions) is (role == bulk)
 
 
-def test_the_sweep_is_limited_to_the_prefix(template: Template, of_type: Find) -> None:
+def test_the_sweep_is_limited_to_the_prefix(template: Template) -> None:
     role = role_of(template, "supervisor")
-    statements = [
-        statement
-        for policy in of_type("AWS::IAM::Policy")
-        if policy["Roles"] == [{"Ref": role}]
-        for statement in policy["PolicyDocument"]["Statement"]
-    ]
-    purging, listing = (one for one in statements if "s3:ListBucket" in as_list(one["Action"]))
+    own = [statement for of, statement in statements(template) if of == role]
+    purging, listing = (one for one in own if "s3:ListBucket" in as_list(one["Action"]))
     assert purging["Condition"] == {"StringLike": {"s3:prefix": "payloads/*"}}
     assert listing["Condition"] == {"StringLike": {"s3:prefix": ["create-zip/", "create-zip/*"]}}
-    purged, swept = (one for one in statements if "s3:DeleteObject" in as_list(one["Action"]))
+    purged, swept = (one for one in own if "s3:DeleteObject" in as_list(one["Action"]))
     assert shown(purged["Resource"]).endswith(".Arn>/payloads/*")
     assert shown(swept["Resource"]).endswith(".Arn>/create-zip/*")
 

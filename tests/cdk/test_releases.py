@@ -81,8 +81,8 @@ class TestAliases:
         assert set(targets) <= aliases
         permissions = by_id(plain, "AWS::Lambda::Permission").values()
         assert {one["FunctionName"]["Ref"] for one in permissions} <= aliases
-        for method in by_id(plain, "AWS::ApiGateway::Method").values():
-            assert any(f'"{alias}"' in json.dumps(method["Integration"]["Uri"]) for alias in aliases)
+        (stage,) = by_id(plain, "AWS::ApiGateway::Stage").values()
+        assert stage["Variables"]["alias"] == "live"
         (invocation,) = by_id(plain, "AWS::Lambda::EventInvokeConfig").values()
         assert invocation["Qualifier"] == "live" or "Alias" in json.dumps(invocation["Qualifier"])
 

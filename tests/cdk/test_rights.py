@@ -14,10 +14,10 @@ import pytest
 
 from sagas.authoring.definition.definition import definition_of
 from tests.cdk.conftest import shared
+from tests.cdk.rendered import as_list, statements
 from tests.cdk.resolved import Deployed, Template
 from tests.cdk.saga_classes import SWEEPING, Counted, Delivery, Loan, Shipment, Trip
 from tests.cdk.templates import BUCKETS
-from tests.cdk.test_permissions import as_list
 from tests.support.calls import Call, recorded, traits_of
 
 _iam: Any = import_module("ministack.core.iam_evaluator")
@@ -76,13 +76,8 @@ class Function:
         self.mark: dict[str, str] = resource.get("Metadata", {}).get("sagas", {})
         names = self.mark.get("step", "").split(",")
         self.traits = traits_of(self.module, classes, self.variables, self.mark.get("saga", ""), names)
-        policies = [
-            one["Properties"]["PolicyDocument"]
-            for one in deployed.resources.values()
-            if one["Type"] in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy")
-            and {"Ref": self.role} in one["Properties"].get("Roles", ())
-        ]
-        self._policies = [_iam.parse_policy_document(deployed.value(one)) for one in policies]
+        own = [statement for role, statement in statements(deployed.template) if role == self.role]
+        self._policies = [_iam.parse_policy_document(deployed.value({"Version": "2012-10-17", "Statement": own}))]
 
     def allows(self, action: str, resource: str, context: dict[str, str] | None = None) -> bool:
         """Whether the role's policies allow an action."""
@@ -206,8 +201,7 @@ def test_lambda_may_read_what_calls_a_function(name: str) -> None:
 def test_a_right_that_is_missing_is_found(module: str, action: str) -> None:
     template, classes = shared("everything"), CLASSES["everything"]
     roles = {one.role for one in functions_of(template, classes) if one.module == module}
-    for resource in template["Resources"].values():
-        if resource["Type"] == "AWS::IAM::Policy" and resource["Properties"]["Roles"][0]["Ref"] in roles:
-            for statement in resource["Properties"]["PolicyDocument"]["Statement"]:
-                statement["Action"] = [one for one in as_list(statement["Action"]) if one != action] or "none:None"
+    for role, statement in statements(template):
+        if role in roles:
+            statement["Action"] = [one for one in as_list(statement["Action"]) if one != action] or "none:None"
     assert any(f"may not {action}" in text for text in refusals(template, classes))

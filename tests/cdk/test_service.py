@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
 from aws_cdk import App, RemovalPolicy, Size, Stack
@@ -13,36 +12,10 @@ from aws_cdk import aws_sns as sns
 
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
-from sagas import Context, Retry, Saga, step
 from sagas.cdk import FunctionOptions, SagaService
 from sagas.errors import DefinitionError
 from tests.cdk.rendered import Template, marks, render, template_of
-
-
-@dataclass(frozen=True)
-class Request:
-    amount: int
-
-
-class Slow(Saga[Request]):
-    """One step with an undo that takes longer, and more attempts, than itself."""
-
-    @step(timeout=20, retry=Retry.constant(max_retries=1, delay=1))
-    def work(self, request: Request, ctx: Context) -> int:
-        return request.amount
-
-    @work.compensate(timeout=99.5, retry=Retry.constant(max_retries=7, delay=1))
-    def unwork(self, ctx: Context) -> None: ...
-
-    @step(retired=True)
-    def old(self, ctx: Context) -> None: ...
-
-
-class Namesake(Saga[Request], name="checkout"):
-    """Another saga with a name that is taken."""
-
-    @step
-    def work(self, ctx: Context) -> None: ...
+from tests.cdk.saga_classes import Namesake, Slow
 
 
 def of_type(template: Template, kind: str) -> list[Template]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -13,10 +12,9 @@ from sagas.cdk import SagaService
 from sagas.cdk.compute import permissions
 from sagas.engine.sweep import sweep_pages
 from sagas.errors import DefinitionError
-from tests.cdk.rendered import of_type, render
+from tests.cdk.rendered import as_list, render, shown, statements
 from tests.cdk.saga_classes import SWEEPING, Trip
 from tests.cdk.templates import BUCKETS
-from tests.cdk.test_permissions import as_list, shown
 
 
 def granted(saga: type[Any]) -> set[tuple[str, str]]:
@@ -27,13 +25,12 @@ def granted(saga: type[Any]) -> set[tuple[str, str]]:
         service = SagaService(stack, "Shop", sagas=[saga], environment=BUCKETS)
         service.allow_sweep(saga, zips, archive_to=attic if SWEEPING[saga] else None)
 
-    policies = of_type(render(build), "AWS::IAM::Policy")
+    template = render(build)
     supervisor, bulk = (
         {
             (action, shown(resource).rpartition(":")[2])
-            for policy in policies
-            if function in json.dumps(policy.get("Roles", ""))
-            for one in policy["PolicyDocument"]["Statement"]
+            for role, one in statements(template)
+            if function in role
             for action in as_list(one["Action"])
             for resource in as_list(one["Resource"])
             if action.startswith("s3:") and "zips-of-mine" in shown(resource)

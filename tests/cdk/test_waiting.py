@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,32 +11,12 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 
 from functions.checkout import Checkout
-from sagas import AutoDisable, Context, Saga, sleep, step, wait_for
+from sagas import AutoDisable
 from sagas.cdk import FunctionOptions, SagaService
 from sagas.errors import DefinitionError
-from tests.cdk.rendered import Template, template_of
-from tests.cdk.saga_classes import Trip
+from tests.cdk.rendered import Template, rights, template_of
+from tests.cdk.saga_classes import HomeLoan, Napping, Reminder, Renamed, Trip
 from tests.cdk.test_monitoring import counts
-from tests.cdk.test_permissions import pairs
-from tests.support.sagas import Order
-
-
-class Loan(Saga[Order], name="loan"):
-    """Asks, waits without asking, and sleeps."""
-
-    @wait_for(str, timeout=timedelta(days=3))
-    def approval(self, request: Order, ctx: Context) -> None: ...
-
-    documents = wait_for(str, timeout=timedelta(days=7))
-    cooling_off = sleep(timedelta(days=14))
-    refunded = wait_for(int, timeout=timedelta(days=1))
-
-    @refunded.compensate
-    def refund(self, refunded: int, ctx: Context) -> None: ...
-
-    @step
-    def pay(self, documents: str, ctx: Context) -> str:
-        return documents
 
 
 def synthesized(*sagas: type[Any], **options: Any) -> tuple[SagaService, Template]:
@@ -47,7 +26,7 @@ def synthesized(*sagas: type[Any], **options: Any) -> tuple[SagaService, Templat
 
 @pytest.fixture(scope="module")
 def waiting() -> Template:
-    return synthesized(Loan, Checkout, auto_disable=AutoDisable(threshold=5))[1]
+    return synthesized(HomeLoan, Checkout, auto_disable=AutoDisable(threshold=5))[1]
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +43,7 @@ def part(template: Template, **tag: str) -> Template:
 
 
 def granted(template: Template, function: Template) -> set[tuple[str, str]]:
-    role = function["Role"]["Fn::GetAtt"][0]
-    return {
-        pair
-        for policy in template["Resources"].values()
-        if policy["Type"] == "AWS::IAM::Policy" and {"Ref": role} in policy["Properties"]["Roles"]
-        for pair in pairs(policy["Properties"]["PolicyDocument"])
-    }
+    return rights(template)[function["Role"]["Fn::GetAtt"][0]]
 
 
 def routes(function: Template) -> str:
@@ -84,19 +57,6 @@ def test_a_wait_has_a_queue_and_a_function_only_where_it_has_code(waiting: Templ
         assert sorted(mine) == ["approval", "pay", "refunded"]
 
 
-class Napping(Saga[Order], name="napping"):
-    """Sleeps, and is woken when it is undone."""
-
-    nap = sleep(timedelta(days=14))
-
-    @nap.compensate(timeout=7)
-    def wake(self, ctx: Context) -> None: ...
-
-    @step
-    def pay(self) -> str:
-        return "paid"
-
-
 def test_a_sleep_that_is_undone_has_a_queue_and_a_function() -> None:
     _, template = synthesized(Napping, functions={Napping.nap: FunctionOptions(memory_size=512)})
     assert part(template, part="queue", saga="napping", step="nap")["VisibilityTimeout"] > 7
@@ -104,14 +64,14 @@ def test_a_sleep_that_is_undone_has_a_queue_and_a_function() -> None:
 
 
 def test_steps_that_share_a_function_wait_in_it_too() -> None:
-    _, template = synthesized(Loan, isolation="saga")
+    _, template = synthesized(HomeLoan, isolation="saga")
     assert part(template, part="queue", saga="loan")["VisibilityTimeout"] > 0
     assert part(template, part="work_queue", name="now")
 
 
 def test_options_of_a_wait_without_code_are_refused() -> None:
     with pytest.raises(DefinitionError, match="documents only waits, so it has no queue and no function"):
-        synthesized(Loan, functions={Loan.documents: FunctionOptions()})
+        synthesized(HomeLoan, functions={HomeLoan.documents: FunctionOptions()})
 
 
 def test_the_queue_now_and_its_function(waiting: Template) -> None:
@@ -185,15 +145,15 @@ def test_no_saga_waits_no_queue(without: tuple[SagaService, Template]) -> None:
 
 
 def test_it_is_counted(waiting: Template, without: tuple[SagaService, Template]) -> None:
-    assert len(waiting["Resources"]) <= counts(sagas=[Loan, Checkout])[0]
-    _, alone = synthesized(Trip, Loan)
+    assert len(waiting["Resources"]) <= counts(sagas=[HomeLoan, Checkout])[0]
+    _, alone = synthesized(Trip, HomeLoan)
     own = len(alone["Resources"]) - len(without[1]["Resources"])
-    more = counts(sagas=[Trip, Loan])[0] - counts(sagas=[Trip])[0]
+    more = counts(sagas=[Trip, HomeLoan])[0] - counts(sagas=[Trip])[0]
     assert own <= more
 
 
 def test_in_nested_stacks_too() -> None:
-    service, template = synthesized(Loan, nested_stacks=True)
+    service, template = synthesized(HomeLoan, nested_stacks=True)
     assert service.now is not None
     assert part(template, part="work_queue", name="now")
 
@@ -201,16 +161,9 @@ def test_in_nested_stacks_too() -> None:
 def test_its_options(everything: Template) -> None:
     assert part(everything, part="work_function", name="now")["MemorySize"] == 1024
     with pytest.raises(DefinitionError, match="functions: now does not support batch_size"):
-        synthesized(Loan, functions={"now": FunctionOptions(batch_size=2)})
+        synthesized(HomeLoan, functions={"now": FunctionOptions(batch_size=2)})
     with pytest.raises(DefinitionError, match="functions: now: timeout must be 15 to 900, not 8"):
-        synthesized(Loan, functions={"now": FunctionOptions(timeout=8)})
-
-
-class Reminder(Saga[Order], name="reminder", auto_disable=AutoDisable(threshold=5)):
-    """Only waits."""
-
-    documents = wait_for(str, timeout=timedelta(days=7), name="papers")
-    rest = sleep(timedelta(days=1))
+        synthesized(HomeLoan, functions={"now": FunctionOptions(timeout=8)})
 
 
 def _of(template: Template, saga: str) -> list[str]:
@@ -245,20 +198,6 @@ def test_a_service_of_types_that_only_wait() -> None:
     known = routes(part(template, part="work_function", name="now"))
     assert '"base":"' in known
     assert '"now":"' in known
-
-
-class Renamed(Saga[Order], name="renamed"):
-    """Its methods have other names than its steps."""
-
-    consent = wait_for(str, timeout=timedelta(days=1), name="approval")
-
-    @step(name="book")
-    def reserve(self, request: Order) -> str:
-        return request.item
-
-    @step(name="pay")
-    def charge(self, reserve: str, consent: str) -> str:
-        return consent
 
 
 def test_members_stand_for_the_steps_whose_stored_names_they_have() -> None:

@@ -9,11 +9,14 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
+from sagas.testing import run
 from tests.e2e.api import Api
 from tests.e2e.stack import PACE, Stack, poll
+from tests.e2e.trials.sagas import Compensating, Trial
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 FULL = os.environ.get("SAGAS_PROOF") == "full"
@@ -215,6 +218,21 @@ def test_a_result_after_the_timeout_is_refused(on: Trials) -> None:
     gone = on.api.wait(never, "COMPENSATED")
     assert (gone["error"]["type"], gone["in_doubt"]) == ("TimedOut", ["act"])
     assert on.executed(never) == ["act:1", "act:2", "begin:1", "undo_begin:1"]
+
+
+@pytest.mark.parametrize(("mood", "executions"), [("unanswered", 99), ("several", 99), ("remember", 2)])
+def test_the_trail_is_that_of_run(on: Trials, monkeypatch: pytest.MonkeyPatch, mood: str, executions: int) -> None:
+    monkeypatch.setenv("TRIALS_TABLE", "trials")
+    saga = on.api.run("compensating", {"mood": mood, "executions": executions}, skips=True)
+    rehearsed = run(Compensating, Trial(mood, executions), clients={"dynamodb": MagicMock()})
+
+    def trail(entries: Any) -> list[tuple[Any, ...]]:
+        shown = [(entry["details"].get("error"), entry["details"].get("outcome_unknown")) for entry in entries]
+        kept = ("action", "step", "attempt", "status")
+        return [(*(entry[name] for name in kept), *more) for entry, more in zip(entries, shown, strict=True)]
+
+    assert trail(on.api.audit(saga)) == trail(rehearsed.audit)
+    assert (saga["status"], saga["in_doubt"]) == (rehearsed.status, list(rehearsed.in_doubt))
 
 
 def test_five_deliveries_at_once_execute_once(on: Trials) -> None:

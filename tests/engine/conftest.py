@@ -144,6 +144,7 @@ def desk(deployed: Callable[..., Bench]) -> Callable[..., SweepDesk]:
     """Make a desk for some saga classes; :class:`Zip` by default."""
     Own.seen.clear()
     Slow.seen.clear()
+    Slow.loops.clear()
     Own.error = None
 
     def make(*classes: type[Any]) -> SweepDesk:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -66,9 +67,11 @@ class Slow(Idle[Request], name="slow", orphans=OrphanSweep("ZIPS_BUCKET", "slow/
     """The same, and takes its time."""
 
     seen: list[str] = []  # noqa: RUF012 - what the tests look at
+    loops: list[asyncio.AbstractEventLoop] = []  # noqa: RUF012 - likewise
 
     async def on_orphans(self, orphans: Sequence[S3Object], ctx: Context) -> None:
         type(self).seen.extend(one.key for one in orphans)
+        type(self).loops.append(asyncio.get_running_loop())
 
 
 class Astray(Idle[Request], name="astray", orphans=OrphanSweep("NO_SUCH_VARIABLE", "astray/", MIN_AGE)):

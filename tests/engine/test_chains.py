@@ -12,19 +12,30 @@ from sagas import CircuitBreaker, Context, Exhausted, Retry, Saga, step
 from sagas.authoring.definition.definition import definition_of
 from sagas.core.states import SagaStatus
 from sagas.engine.attempt.course import Chain
+from sagas.engine.composition.core import settings_from
 from sagas.errors import Rejected, Unavailable
 from sagas.handlers import step as step_handler
 from sagas.handlers.telemetry import telemetry
+from sagas.messaging.message import Message
 from tests.engine.metering import Meter, Wire, metered
 from tests.support.aws import HandmadeStack, LambdaContext
 from tests.support.bench import Bench, Death, Make, deploy_functions, once
 from tests.support.dynamodb import aws
+from tests.support.engine import Engine
 from tests.support.sagas import FAIL, LOG, Order, Seat, Trip, act
 
 LARGE: dict[str, str] = {}
 _NOW = Retry.constant(max_retries=2, delay=0.0)
 _SOON = Retry.constant(max_retries=2, delay=0.5)
 _LATER = Retry.constant(max_retries=2, delay=3.0)
+
+
+def chaining(bench: Make, *sagas: type[Any], goes_on: Callable[[Message], None]) -> Bench:
+    """A bench whose worker runs all steps in a row, and calls this before each further one."""
+    b = bench(*sagas)
+    settings, chain = settings_from(b.stack.environment), Chain.parse("*")
+    b.engine = Engine(b.engine.registry, settings, b.stack.routes, clock=b.clock, chain=chain, goes_on=goes_on)
+    return b
 
 
 class Five(Saga[Order], name="five"):
@@ -463,3 +474,33 @@ def test_a_chain_stops_before_a_step_that_is_paused(chained: Bench) -> None:
     w.engine.pausing.resume("five", "ann", step="three")
     w.run()
     assert w.show(saga_id)["status"] == "COMPLETED"
+
+
+def test_a_step_whose_lease_expired_before_it_could_start_is_not_counted(bench: Make) -> None:
+    pauses = [60.0]
+
+    def pause(message: Message) -> None:
+        b.clock.advance(pauses.pop() if pauses else 0.0)
+
+    b = chaining(bench, Five, goes_on=pause)
+    saga_id = b.start("five")
+    b.run()
+    assert (b.status(saga_id), LOG[:3]) == ("COMPLETED", ["one:1", "two:1", "three:1"])
+    assert b.actions(saga_id)[1:4] == ["StepCompleted", "StepPostponed", "StepCompleted"]
+    assert b.entry(saga_id, "StepPostponed")["details"]["because"] == "late"
+    assert b.step(saga_id, 1)["attempts"] == 1
+
+
+def test_an_undo_whose_lease_expired_before_it_could_start_is_not_counted(bench: Make) -> None:
+    pauses = {"three": 60.0}
+
+    def pause(message: Message) -> None:
+        b.clock.advance(pauses.pop(message.step, 0.0) if message.undo else 0.0)
+
+    b = chaining(bench, Five, goes_on=pause)
+    FAIL["five"] = Rejected("no")
+    saga_id = b.start("five")
+    b.run()
+    assert (b.status(saga_id), pauses) == ("COMPENSATED", {})
+    assert b.actions(saga_id).count("CompensationPostponed") == 1
+    assert [what for what in LOG if what.startswith("undo")].count("undo_three:1") == 1

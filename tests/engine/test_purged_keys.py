@@ -6,12 +6,26 @@ from typing import Any
 
 import pytest
 
+from sagas import Saga, children
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.start.starter import KeyReused
 from sagas.errors import Conflict, NotFound, Rejected
+from sagas.store.journal.journal import Journal
 from tests.engine.purges import DAY, SECRET, ended, expire, item, purge, start, stored
 from tests.support.bench import Make
-from tests.support.sagas import FAIL, LOG, Trip
+from tests.support.sagas import FAIL, LOG, Idle, Order, Trip
+
+
+class Child(Idle[Order], name="child"):
+    """One of one."""
+
+
+class Parent(Saga[Order], name="parent"):
+    """It has a child."""
+
+    @children(Child)
+    def only(self, request: Order) -> list[Order]:
+        return [request]
 
 
 @pytest.mark.parametrize("trouble", [None, "pay"])
@@ -47,6 +61,54 @@ def test_a_key_starts_anew_once_its_tombstone_is_gone(keeping: Make) -> None:
     bench.run()
     assert [line.split(":")[0] for line in LOG] == ["book", "pay", "tell"] * 2
     assert bench.actions(saga_id) == ["SagaStarted", "StepCompleted", "StepCompleted", "StepCompleted"]
+
+
+def test_an_expired_tombstone_is_gone_whether_dynamodb_has_deleted_it_or_not(keeping: Make) -> None:
+    """DynamoDB takes up to days, and begins with any item."""
+    bench = keeping(Trip)
+    saga_id = ended(bench)
+    bench.clock.advance(DAY)
+    bench.engine.purger.run(60.0)
+    bench.clock.advance(30 * DAY - 1)
+    assert not start(bench).created
+    bench.clock.advance(1)
+    assert start(bench, request={"item": "another"}).created
+    bench.run()
+    assert bench.state(saga_id).status is SagaStatus.COMPLETED
+    assert not start(bench, request={"item": "another"}).created
+
+
+def test_of_two_starts_over_an_expired_tombstone_one_begins(keeping: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = keeping(Trip)
+    ended(bench)
+    bench.clock.advance(DAY)
+    bench.engine.purger.run(60.0)
+    bench.clock.advance(30 * DAY)
+    replaced = Journal._replaced  # pyright: ignore[reportPrivateUsage]
+
+    def overtaken(journal: Journal, *given: Any) -> bool:
+        monkeypatch.undo()
+        assert start(bench).created
+        return replaced(journal, *given)
+
+    monkeypatch.setattr(Journal, "_replaced", overtaken)
+    assert not start(bench).created
+    bench.run()
+    assert [line.split(":")[0] for line in LOG] == ["book", "pay", "tell"] * 2
+
+
+def test_children_begin_whose_tombstones_are_still_there(keeping: Make) -> None:
+    """The key of their parent is free, and the ids of its children are the same."""
+    bench = keeping(Parent, Child)
+    saga_id = start(bench, "parent", {"item": "train"}).state.saga_id
+    bench.run()
+    bench.clock.advance(DAY)
+    assert bench.engine.purger.run(60.0).purged == [saga_id]
+    bench.clock.advance(30 * DAY)
+    expire(bench, saga_id, 1)
+    assert start(bench, "parent", {"item": "train"}).created
+    bench.run()
+    assert bench.state(saga_id).status is SagaStatus.COMPLETED
 
 
 @pytest.mark.parametrize("trouble", [None, "pay"])

@@ -1,15 +1,21 @@
-"""A saga's own deadline is kept, whatever else puts off when the supervisor looks at it next."""
+"""A saga's own deadline is kept: no step begins after it, and nothing puts off the supervisor's look at it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from sagas import CircuitBreaker, Context, Saga, children, step
+from sagas import CircuitBreaker, Context, Exhausted, Retry, Saga, children, sleep, step
 from sagas.core.text import epoch, iso
+from sagas.engine.attempt.course import Chain
+from sagas.engine.composition.core import settings_from
+from sagas.errors import Cancelled
 from tests.support.bench import Bench, Death, Make, once
-from tests.support.sagas import FAIL, PARK, Answered, Order, Parcel, Single, act
+from tests.support.engine import Engine
+from tests.support.sagas import FAIL, LOG, PARK, Answered, Order, Parcel, Single, act
 
 HOUR = 3_600.0
 
@@ -170,3 +176,196 @@ def test_one_that_was_settled_earlier_is_overdue_once(bench: Make) -> None:
     b.clock.advance(50_000)
     assert b.engine.recovery.run(60.0).overdue > 0.0
     assert b.engine.recovery.run(60.0).overdue == 0.0
+
+
+SECONDS = timedelta(seconds=8)
+CLOCK: list[Callable[[float], None]] = []
+_ONCE = Retry.constant(max_retries=0, delay=0.0)
+
+
+def take(name: str, ctx: Context, seconds: float = 0.0) -> str:
+    """Have the effect, after so long."""
+    CLOCK[0](seconds)
+    act(name, ctx)
+    return name
+
+
+def hurried(pivot: int | None, retry: Retry = _ONCE) -> type[Saga[Order]]:
+    """A saga of three steps with eight seconds, whose first step takes twelve. ``pivot``: the position of its pivot."""
+
+    class Hurried(Saga[Order], name="hurried", timeout=SECONDS, retry=retry):
+        @step(timeout=30, pivot=pivot == 0)
+        def one(self, request: Order, ctx: Context) -> str:
+            return take("one", ctx, 12)
+
+        if pivot != 0:
+
+            @one.compensate
+            def undo_one(self, ctx: Context) -> None:
+                act("undo_one", ctx)
+
+        @step(pivot=pivot == 1)
+        def two(self, ctx: Context) -> str:
+            return take("two", ctx)
+
+        @step(pivot=pivot == 2)
+        def three(self, ctx: Context) -> str:
+            return take("three", ctx)
+
+    return Hurried
+
+
+Hurry = Callable[..., Bench]
+
+
+@pytest.fixture
+def hurry(bench: Make, monkeypatch: pytest.MonkeyPatch) -> Hurry:
+    """Makes a bench whose sagas' steps take time."""
+
+    def made(*sagas: type[Saga[Any]], chained: bool = False) -> Bench:
+        b = bench(*sagas, lifetime=100.0, carry=False)
+        monkeypatch.setattr(f"{__name__}.CLOCK", [b.clock.advance])
+        if chained:
+            chain, settings = Chain.parse("*"), settings_from(b.stack.environment)
+            b.engine = Engine(b.engine.registry, settings, b.stack.routes, clock=b.clock, carry=False, chain=chain)
+        return b
+
+    return made
+
+
+@pytest.mark.parametrize("chained", [False, True])
+@pytest.mark.parametrize("pivot", [None, 0, 1, 2])
+def test_no_step_begins_after_it_unless_a_pivot_holds(hurry: Hurry, pivot: int | None, chained: bool) -> None:
+    b = hurry(hurried(pivot), chained=chained)
+    saga_id = b.start("hurried")
+    b.run()
+    if pivot == 0:
+        assert (b.status(saga_id), LOG) == ("COMPLETED", ["one:1", "two:1", "three:1"])
+        assert b.actions(saga_id)[1:3] == ["StepCompleted", "SagaTimedOut"]
+    else:
+        assert (b.status(saga_id), LOG) == ("COMPENSATED", ["one:1", "undo_one:1"])
+        assert b.actions(saga_id)[1:4] == ["StepCompleted", "SagaTimedOut", "CompensationStarted"]
+        assert b.show(saga_id)["error"]["type"] == "SagaTimedOut"
+
+
+def test_the_result_of_the_last_step_counts(hurry: Hurry) -> None:
+    class Alone(Saga[Order], name="alone", timeout=SECONDS):
+        @step(timeout=30)
+        def only(self, ctx: Context) -> str:
+            return take("only", ctx, 12)
+
+    b = hurry(Alone)
+    saga_id = b.start("alone")
+    b.run()
+    assert (b.status(saga_id), b.show(saga_id)["result"]) == ("COMPLETED", "only")
+
+
+@pytest.mark.parametrize("policy", [Exhausted.COMPENSATE, Exhausted.FAIL, Exhausted.DEAD_LETTER])
+def test_what_fails_after_it_is_not_retried(hurry: Hurry, policy: Exhausted) -> None:
+    b = hurry(hurried(None, Retry.constant(max_retries=5, delay=0.0, on_exhausted=policy)))
+    saga_id = b.start("hurried")
+    FAIL["one"] = RuntimeError("down")
+    b.run()
+    assert (b.status(saga_id), LOG) == ("COMPENSATED", ["one:1"])
+    assert b.show(saga_id)["error"]["type"] == "SagaTimedOut"
+
+
+@pytest.mark.parametrize("pivot", [None, 0])
+def test_a_message_that_comes_after_it_calls_nothing(hurry: Hurry, pivot: int | None) -> None:
+    b = hurry(hurried(pivot))
+    saga_id = b.start("hurried")
+    CLOCK[0](9)
+    b.run()
+    assert (b.status(saga_id), LOG) == ("COMPENSATED", [])
+    assert b.step(saga_id, 0)["attempts"] == 0
+
+
+@pytest.mark.parametrize("pivot", [None, 0])
+def test_code_is_not_called_if_it_passes_after_the_claim(
+    hurry: Hurry, pivot: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b = hurry(hurried(pivot))
+    saga_id = b.start("hurried")
+    entries = b.engine.journal.entries
+
+    def slow(*arguments: Any) -> Any:
+        CLOCK[0](9)
+        return entries(*arguments)
+
+    monkeypatch.setattr(b.engine.journal, "entries", slow)
+    b.run()
+    assert (b.status(saga_id), LOG) == ("COMPENSATED", [])
+    assert b.step(saga_id, 0)["attempts"] == 0
+    assert b.actions(saga_id)[1:3] == ["StepPostponed", "SagaTimedOut"]
+    assert b.entry(saga_id, "StepPostponed")["details"]["because"] == "late"
+
+
+def test_a_step_learns_of_it(hurry: Hurry) -> None:
+    seen = list[object]()
+
+    class Looking(Saga[Order], name="looking-at-it", timeout=SECONDS):
+        @step(timeout=30)
+        def look(self, ctx: Context) -> None:
+            seen.append(ctx.cancelled)
+            CLOCK[0](9)
+            seen.append(ctx.cancelled)
+            try:
+                ctx.raise_if_cancelled()
+            except Cancelled as error:
+                seen.append(str(error))
+                raise
+
+    b = hurry(Looking)
+    saga_id = b.start("looking-at-it")
+    b.run()
+    assert seen == [False, True, f"the deadline of saga {saga_id} has passed"]
+    assert (b.status(saga_id), b.step(saga_id, 0)["attempts"]) == ("COMPENSATED", 1)
+
+
+def test_a_wait_without_code_does_not_begin_after_it(hurry: Hurry) -> None:
+    class Resting(Saga[Order], name="resting", timeout=SECONDS):
+        @step(timeout=30)
+        def one(self, ctx: Context) -> str:
+            return take("one", ctx, 12)
+
+        nap = sleep(timedelta(days=1))
+
+    b = hurry(Resting)
+    saga_id = b.start("resting")
+    b.run()
+    assert (b.status(saga_id), b.actions(saga_id).count("WaitStarted")) == ("COMPENSATED", 0)
+
+
+def test_a_parent_past_it_hands_out_no_further_child(hurry: Hurry) -> None:
+    class Slow(Saga[Parcel], name="slow-child"):
+        @step(timeout=30)
+        def work(self, ctx: Context) -> str:
+            return take("work", ctx, 12)
+
+    class Family(Saga[Order], name="family", timeout=SECONDS):
+        @children(Slow, concurrency=1)
+        def work(self, ctx: Context) -> list[Parcel]:
+            return [Parcel(1), Parcel(2), Parcel(3)]
+
+    b = hurry(Family, Slow)
+    saga_id = b.start("family")
+    b.run()
+    assert (b.status(saga_id), LOG) == ("COMPENSATED", ["work:1"])
+
+
+def test_a_step_that_runs_is_left_alone_and_looked_at_rarely(hurry: Hurry) -> None:
+    looked = list[tuple[list[str], float]]()
+
+    class Steady(Saga[Order], name="steady", timeout=SECONDS):
+        @step(timeout=60)
+        def one(self, ctx: Context) -> None:
+            CLOCK[0](9)
+            looked.append((b.recover(), due(b, saga_id) - b.clock.now()))
+
+    b = hurry(Steady)
+    saga_id = b.start("steady")
+    b.run()
+    ((recovered, later),) = looked
+    assert recovered == []
+    assert later > 60
+    assert b.status(saga_id) == "COMPLETED"

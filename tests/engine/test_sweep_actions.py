@@ -87,6 +87,15 @@ def test_it_may_be_async(desk: Callable[..., SweepDesk]) -> None:
     assert Slow.seen == keys
 
 
+def test_its_pages_share_an_event_loop(desk: Callable[..., SweepDesk], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sagas.store.journal.objects.PAGE", 2)
+    d = desk(Slow)
+    d.orphans(3, "slow/", "slow")
+    assert d.sweep().handled == 3
+    assert len(Slow.loops) == 2
+    assert len(set(Slow.loops)) == 1
+
+
 def test_its_failure_is_counted_and_not_quoted(
     desk: Callable[..., SweepDesk], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -160,3 +160,20 @@ def test_a_parent_that_could_not_be_woken_is_due_at_once(bench: Make, monkeypatc
     b.recover()
     b.run()
     assert b.status(saga_id) == "COMPLETED"
+
+
+def test_a_join_that_may_not_encrypt_waits_without_a_lease(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bench(Parked, Shipment)
+    saga_id = b.start("parked-basket", {"parcels": 3})
+    ended(b, saga_id, 3)
+    refused = Broken(monkeypatch, b.engine.journal, "put")
+    refused.error = Denied("KMS GenerateDataKey: AccessDeniedException", "kms:GenerateDataKey on arn:aws:kms:key/k")
+    look(b, 3)
+    state = b.state(saga_id)
+    assert (state.lease, state.status, b.dead_letters("parked-basket")) == (None, "WAITING", 0)
+    assert b.show(saga_id)["attention"]["code"] == "no_right"
+    refused.error = None
+    b.recover()
+    look(b, 3)
+    assert b.state(saga_id).steps[0].status == "COMPLETED"
+    assert b.show(saga_id)["attention"] is None

@@ -254,6 +254,33 @@ def purge(b: Bench) -> Iterator[None]:
     assert len(b.engine.purger.run(60.0).purged) == 1
 
 
+@trip("a purge of four entries by an operator", SAGAS_RETENTION="3600")
+def purge_by_hand(b: Bench) -> Iterator[None]:
+    saga_id = b.start("trip")
+    b.run()
+    b.clock.advance(600)
+    yield
+    b.engine.purger.purge("trip", saga_id, "a person asked", ANN)
+    yield
+
+
+@trip("a weekly search for leftovers")
+def search_for_leftovers(b: Bench) -> Iterator[None]:
+    b.start("trip")
+    b.run()
+    b.clock.advance(7_200)
+    yield
+    assert b.engine.leftover_finder.run(60.0).pages == 2
+
+
+@trip("a visit of the supervisor between two searches for leftovers")
+def visit_between_searches(b: Bench) -> Iterator[None]:
+    assert b.engine.leftover_finder.run(60.0).pages == 2
+    b.clock.advance(300)
+    yield
+    assert b.engine.leftover_finder.run(60.0).pages == 0
+
+
 @trip("a life of three steps that is kept for an hour", SAGAS_RETENTION="3600")
 def kept_life(b: Bench) -> Iterator[None]:
     yield from completed(b, "trip", 3)

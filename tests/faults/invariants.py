@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -64,6 +65,7 @@ def check(world: CrashWorld, points: Plan) -> list[str]:
         alone = not any(point.fault in DELAYS for point in points)
         found += check_order(_own(world, state), alone=alone)
         found += _time(world, state) if alone else ()
+        found += _in_time(world, state)
     return found
 
 
@@ -84,6 +86,18 @@ def _time(world: CrashWorld, state: SagaState) -> Iterator[str]:
             promised = world.registry.get(state.saga).step(event.name).code(undo=event.undo).timeout
             if event.deadline - event.at < promised:
                 yield f"{event.name} began {event.deadline - event.at:.0f} s before the end of its function"
+
+
+def _in_time(world: CrashWorld, state: SagaState) -> Iterator[str]:
+    """No step begins after its saga's deadline, unless the trail says that the saga goes on past its pivot."""
+    said = [entry["at"] for entry in world.entries(state.saga_id) if entry["action"] == "SagaTimedOut"]
+    for event in _own(world, state):
+        if (
+            isinstance(event, Began)
+            and not event.undo
+            and 0.0 < state.deadline <= event.at < min(said, default=math.inf)
+        ):
+            yield f"{event.name} began {event.at - state.deadline:.0f} s after the saga's deadline"
 
 
 def _purged(world: CrashWorld) -> Iterator[str]:

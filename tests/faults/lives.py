@@ -402,6 +402,15 @@ def _steps_take_their_time(world: CrashWorld) -> None:
 
 
 @LIVES.ends("COMPENSATED")
+def _a_step_outlasts_the_deadline(world: CrashWorld) -> None:
+    def during(name: str, ctx: Context) -> None:
+        world.clock.advance(10.0 if name == "first" else 0.0)
+
+    STAGE.during = during
+    life(world, "hurried")
+
+
+@LIVES.ends("COMPENSATED")
 def _steps_take_their_time_and_are_undone(world: CrashWorld) -> None:
     def during(name: str, ctx: Context) -> None:
         world.clock.advance(8.0)

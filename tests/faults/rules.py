@@ -30,6 +30,7 @@ from sagas.engine.supervise.purge import Purger
 from sagas.engine.supervise.recovery import RecoveryReport, RecoveryRun
 from sagas.errors import Ambiguous, SagaError
 from sagas.store.connection import Fenced, Refused
+from sagas.store.control import control
 from sagas.store.control.control import ControlItems
 from sagas.store.journal.entries import Entry
 from sagas.store.journal.journal import Journal
@@ -528,7 +529,7 @@ def _the_control_item_goes_first() -> Generator[None]:
         yield
 
 
-@_rule("13: the tombstone comes first", Life("purged_by_an_operator, chained", Point(19, Fault.NO_ANSWER)))
+@_rule("13: the tombstone comes first", Life("purged_by_an_operator, chained", Point(20, Fault.NO_ANSWER)))
 def _entries_go_before_the_tombstone() -> Generator[None]:
     clear = Tombstones.clear
 
@@ -655,6 +656,16 @@ def _unread_inputs_are_a_failure() -> Generator[None]:
         return fail(self, held, getattr(error, "cause", error))
 
     with patch.object(Attempt, "fail", counted):
+        yield
+
+
+@_rule(
+    "20: no step begins after the saga's deadline",
+    Life("a_step_outlasts_the_deadline"),
+    Life("a_step_outlasts_the_deadline, chained"),
+)
+def _steps_begin_after_the_deadline() -> Generator[None]:
+    with patch.object(SagaState, "out_of_time", _no), patch.object(control, "AHEAD", "attribute_exists(#token)"):
         yield
 
 

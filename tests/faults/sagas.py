@@ -600,6 +600,24 @@ class Endless(Saga[Order], name="endless", timeout=timedelta(minutes=20)):
     nap = sleep(timedelta(days=1))
 
 
+class Hurried(Saga[Order], name="hurried", timeout=timedelta(seconds=8)):
+    """Has less time than one of its steps may take."""
+
+    @step(retry=_NOW, timeout=12)
+    def first(self, request: Order, ctx: Context) -> str:
+        STAGE.act("first", ctx)
+        return request.item
+
+    @first.compensate(retry=_NOW)
+    def undo_first(self, first: str, ctx: Context) -> None:
+        STAGE.act("undo_first", ctx)
+
+    @step(retry=_NOW, timeout=12)
+    def second(self, first: str, ctx: Context) -> str:
+        STAGE.act("second", ctx)
+        return first + "!"
+
+
 class Pivotal(Saga[Order], name="pivotal", lock_expiry=timedelta(seconds=10), max_recovery_attempts=1):
     """Its second step is the point of no return. One stall is forgiven, a second is not."""
 
@@ -642,5 +660,5 @@ class Late(Saga[Order], name="late", timeout=timedelta(minutes=5)):
 CLASSES: tuple[type[Saga[Order]], ...] = (
     *(Pair, Short, Halting, Parked, Started, Bulky, Stamped, Guarded, Hasty, Long),
     *(Asking, Brief, BriefAsking, Sleepy, Eager, Endless, Hesitant, Job, Plain, Impatient, Restless),
-    *(Pivotal, PivotalLast, Late),
+    *(Hurried, Pivotal, PivotalLast, Late),
 )

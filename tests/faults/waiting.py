@@ -20,6 +20,17 @@ def _signalled(world: CrashWorld) -> None:
 
 
 @WAITING.ends("COMPLETED", "COMPENSATED")
+def _signal_out_of_reach(world: CrashWorld) -> None:
+    """S3 does not give back the value of a large signal. COMPENSATED where a process lingered until the wait was
+    over."""
+    world.start("asking")
+    world.steps(2)
+    STAGE.unreadable = 24
+    world.signal("x" * 20_000)
+    world.settle()
+
+
+@WAITING.ends("COMPLETED", "COMPENSATED")
 def _signalled_early(world: CrashWorld) -> None:
     """COMPENSATED where the signal's write lingered until the wait was over, and its sender got no answer."""
     world.start("asking")

@@ -95,6 +95,19 @@ def test_a_saga_that_is_over_takes_none(public: Site) -> None:
     assert _call_back(public, path, {"by": "ada"}).status == 409
 
 
+def test_a_caller_without_rights_learns_no_reason_of_an_operator(public: Site) -> None:
+    saga, path = _asked(public)
+    public.call("DELETE", f"/sagas/public/{saga}", reason="the customer is bankrupt")
+    public.run()
+    refused = _call_back(public, path, {"by": "ada"})
+    public.clock.advance(3_600)
+    assert public.call("POST", f"/sagas/public/{saga}/purge", {"reason": "court order 17"}).status == 200
+    purged = _call_back(public, path, {"by": "ada"})
+    assert [answer.status for answer in (refused, purged)] == [409, 409]
+    text = "step approval took another value, or takes none any more"
+    assert [answer.body["error"]["message"] for answer in (refused, purged)] == [text, text]
+
+
 def _forged(path: str) -> list[str]:
     token = path.removeprefix("/callbacks/")
     text, _, code = token.partition(".")
@@ -197,6 +210,33 @@ def test_with_a_key_that_is_too_short_the_one_before_signs(public: Site, capsys:
     api_handler.reset()
     assert _call_back(public, second, {"by": "ada"}).status == 202
     assert _call_back(public, first, {"by": "ada"}).status == 202
+
+
+@pytest.mark.parametrize("why", ["short", "gone"])
+def test_while_no_key_can_sign_nothing_is_called_and_nothing_counted(public: Site, why: str) -> None:
+    secrets = client("secretsmanager")
+    if why == "short":
+        secrets.put_secret_value(SecretId=SECRET, SecretString="short")
+        secrets.put_secret_value(SecretId=SECRET, SecretString="shorter")
+    else:
+        secrets.delete_secret(SecretId=SECRET, ForceDeleteWithoutRecovery=True)
+    step_handler.reset()
+    saga = public.begin("public")
+    for _ in range(4):
+        public.invoke("public", "approval")
+        public.clock.advance(300)
+    view = public.call("GET", f"/sagas/public/{saga}").body
+    assert (view["status"], view["steps"][0]["attempts"], SENT) == ("RUNNING", 0, [])
+    assert (view["waiting"]["kind"], view["attention"]["code"]) == ("inputs", "inputs_unreachable")
+    if why == "short":
+        assert "is shorter than 32 bytes, and no previous version is longer; store a longer one" in str(view)
+        secrets.put_secret_value(SecretId=SECRET, SecretString="k" * 64)
+    else:
+        secrets.create_secret(Name=SECRET, SecretString="k" * 64)
+    public.clock.advance(300)
+    public.run()
+    view = public.call("GET", f"/sagas/public/{saga}").body
+    assert (view["status"], view["attention"], len(SENT)) == ("WAITING", None, 2)
 
 
 def _key_of(path: str) -> str:

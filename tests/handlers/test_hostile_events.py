@@ -312,12 +312,14 @@ TICKS = st.dictionaries(
             "start_after",
             "seconds",
             "queue",
+            "time",
+            "sample",
         ]
     ),
     anything,
     max_size=3,
 )
-TASKS = st.sampled_from(["recover", "purge", "sweep"]) | anything
+TASKS = st.sampled_from(["tick", "recover", "purge", "sweep"]) | anything
 
 
 def test_a_malformed_tick_is_refused_in_clear_words(reference: Site) -> None:
@@ -328,7 +330,7 @@ def test_a_malformed_tick_is_refused_in_clear_words(reference: Site) -> None:
         if report is None:
             assert reference.tables() == before
         else:
-            assert event["task"] in ("recover", "purge", "sweep")
+            assert event["task"] in ("tick", "recover", "purge", "sweep")
             json.dumps(report, ensure_ascii=False).encode()
             assert all(one["error"] == "" for one in report.get("swept", []))
 
@@ -336,5 +338,5 @@ def test_a_malformed_tick_is_refused_in_clear_words(reference: Site) -> None:
 
 
 def test_the_samples_are_no_hostile_ones(reference: Site) -> None:
-    for name in ("schedule_recover", "schedule_purge", "schedule_sweep", "schedule_verify"):
+    for name in ("schedule_tick", "schedule_recover", "schedule_purge", "schedule_sweep", "schedule_verify"):
         assert supervisor.handler(load(name), LambdaContext())

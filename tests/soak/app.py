@@ -68,7 +68,6 @@ def main() -> None:
         sagas=CLASSES,
         functions=dict.fromkeys(CLASSES, few),
         isolation="step" if by_step else "saga",
-        dashboard=False,
         log_level="WARNING",
         environment={
             "STOCK_TABLE": tables["Stock"].table_name,

@@ -47,6 +47,7 @@ _ENTRIES = {
     ("purge.py", "purge"): ("api",),
     ("purge.py", "run"): ("supervisor",),
     ("purge.py", "purge_due"): ("bulk",),
+    ("leftovers.py", "run"): ("supervisor",),
     ("finding.py", "run"): ("supervisor",),
     ("recovery.py", "run"): ("supervisor",),
     ("recovery.py", "recover_due"): ("bulk", "now"),

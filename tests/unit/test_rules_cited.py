@@ -29,5 +29,6 @@ def test_each_rule_is_cited_where_it_is_kept_and_no_other() -> None:
 
 def test_each_rule_is_switched_off_by_its_number() -> None:
     text = "".join((ROOT / "tests/faults" / name).read_text() for name in ("rules.py", "pivot_rules.py"))
-    switched = {int(number) for numbers in re.findall(r'@_rule\("([\d, ]+):', text) for number in numbers.split(", ")}
+    cited = re.findall(r'@_rule\(\s*"([\d, ]+):', text)
+    switched = {int(number) for numbers in cited for number in numbers.split(", ")}
     assert switched == {*_of_the_page()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import logging
+import threading
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,40 @@ def test_all_threads_of_the_library_are_of_this_kind() -> None:
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("Thread", "Timer")
     }
     assert makers == {"threads.py"}
+
+
+def test_alarms_go_off_in_their_order_unless_they_are_cleared() -> None:
+    alarms, seen, done = threads.Alarms("test-alarms"), list[str](), threading.Event()
+    late = alarms.set(3_600, lambda: seen.append("late"), LOGGER)
+    cleared = alarms.set(0.05, lambda: seen.append("cleared"), LOGGER)
+    alarms.set(0.02, lambda: seen.append("second"), LOGGER)
+    alarms.set(0.01, lambda: seen.append("first"), LOGGER)
+    cleared()
+    alarms.set(0.06, done.set, LOGGER)
+    assert done.wait(30)
+    late()
+    assert seen == ["first", "second"]
+
+
+def test_an_alarm_that_fails_is_logged_and_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    alarms, done = threads.Alarms("test-alarms"), threading.Event()
+
+    def fail() -> None:
+        raise TypeError("Decimal is not JSON")
+
+    alarms.set(0.0, fail, LOGGER)
+    alarms.set(0.01, done.set, LOGGER)
+    assert done.wait(30)
+    assert [vars(record)["error"] for record in caplog.records] == ["TypeError"]
+
+
+def test_the_thread_of_alarms_ends_when_none_is_set_and_begins_again() -> None:
+    alarms = threads.Alarms("test-alarms-that-end")
+    for _ in range(2):
+        done = threading.Event()
+        alarms.set(0.0, done.set, LOGGER)
+        assert done.wait(30)
+        for thread in threading.enumerate():
+            if thread.name == "test-alarms-that-end":
+                thread.join(30)
+                assert not thread.is_alive()

@@ -35,6 +35,10 @@ RESOURCES: dict[str, Any] = {
         "Type": "AWS::Lambda::Function",
         "Properties": {"Handler": "sagas.handlers.api.handler", "LoggingConfig": {"LogGroup": {"Ref": "Log"}}},
     },
+    "Logged-too": {
+        "Type": "AWS::Lambda::Function",
+        "Properties": {"Handler": "sagas.handlers.step.handler", "LoggingConfig": {"LogGroup": {"Ref": "Log"}}},
+    },
     "Log": {"Type": "AWS::Logs::LogGroup"},
     "Foreign": {
         "Type": "AWS::Lambda::Function",

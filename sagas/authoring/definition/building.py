@@ -20,9 +20,9 @@ from sagas.authoring.definition.definition import (
     StepDefinition,
     StepSource,
     UndoDefinition,
+    is_exception_types,
     is_step_name,
 )
-from sagas.authoring.definition.instance_state import check_instance_state
 from sagas.authoring.definition.members import AnyStep, Members
 from sagas.authoring.policies import (
     DEFAULT_RETRY,
@@ -47,7 +47,7 @@ from sagas.authoring.signatures import (
     resolve,
 )
 from sagas.authoring.steps import DEFAULT_TIMEOUT, Step, WaitOptions
-from sagas.errors import DefinitionError
+from sagas.errors import DefinitionError, NotYet, PermanentError, WrongResult
 
 if TYPE_CHECKING:
     from sagas.authoring.search_keys import SearchKey
@@ -133,6 +133,7 @@ class _Builder(Struct):
             undo_when=options.undo_when,
             retired=options.retired,
             pivot=options.pivot,
+            in_doubt_on=self._in_doubt_on(options.in_doubt_on, where),
         )
         self._check_pivot(definition, where)
         if options.wait is not None:
@@ -170,6 +171,18 @@ class _Builder(Struct):
             definition,
             undo=UndoDefinition(undo.name, undo.function, parameters, retry, timeout, follows, none),
         )
+
+    def _in_doubt_on(self, own: object, where: str) -> tuple[type[BaseException], ...] | None:
+        """The exception types that leave the outcome of a step in doubt: those of its class and its own."""
+        _check_doubt(self.options.in_doubt_on, self.where)
+        if own is None:
+            return None
+        if not is_exception_types(own):
+            expected = "in_doubt_on must be a list of exception types, as in in_doubt_on=[BadGateway], or None"
+            raise DefinitionError(f"{where}: {expected}, not {own!r}")
+        types = tuple(cast("Iterable[type[BaseException]]", own))
+        _check_doubt(types, where)
+        return (*self.options.in_doubt_on, *types)
 
     def _pivot_before(self, step: AnyStep) -> str:
         """The name of the pivot that new sagas run before a step; empty if there is none."""
@@ -360,6 +373,12 @@ class _Builder(Struct):
             raise DefinitionError(f"{what} has an unsupported type: {error}") from None
 
 
+def _check_doubt(types: Iterable[type[BaseException]], where: str) -> None:
+    for type_ in types:
+        if issubclass(type_, PermanentError | NotYet) and not issubclass(type_, WrongResult):
+            raise DefinitionError(f"{where}: in_doubt_on cannot have {type_.__name__}: it says what happened")
+
+
 def _no_code(instance: object) -> None:
     """Stands in for the function of a wait that has no code."""
 
@@ -408,7 +427,6 @@ def build(
         raise DefinitionError(f"{where}: the class has no steps, or only retired ones; decorate methods with @step")
     for name, step in members.steps.items():
         builder.add_step(name, step)
-    check_instance_state(cls, where, builder.steps)
     current = [step for step in builder.steps if not step.retired]
     if options.result is not None and all(options.result not in (step.result, step.name) for step in current):
         names = ", ".join(step.result for step in current)
@@ -422,7 +440,7 @@ def build(
         if not callable(function) or inspect.iscoroutinefunction(function):
             raise DefinitionError(f"{where}: upcast: {source!r} must be a plain function, not {function!r}")
     of_children = {step.name: step.children.hidden for step in builder.steps if step.children is not None}
-    redaction = redaction_of(where, types, options.redact, of_children)
+    redaction = redaction_of(where, types, options.redact, of_children, options.version)
     find_by: tuple[SearchKey, ...] = ()
     if options.find_by:
         from sagas.authoring.search_keys import find_by_of

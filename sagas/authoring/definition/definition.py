@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -24,7 +24,7 @@ from sagas.authoring.policies import (
 )
 from sagas.authoring.redaction import REQUEST, Redaction
 from sagas.authoring.shapes.compiler import type_name
-from sagas.errors import DefinitionError, InvalidRequest, TypeChanged, listed, text_of
+from sagas.errors import DefinitionError, InvalidRequest, TypeChanged, listed
 from sagas.paths import EACH, Place
 
 if TYPE_CHECKING:
@@ -108,7 +108,8 @@ class StepDefinition(Struct, frozen=True):
     For a wait, ``waits_for`` is its kind, ``wait`` its length in seconds, and ``signal_type`` the type of the signal.
     ``asks`` says whether the wait has code, which is in ``function``. ``children`` are the sagas that a step starts.
     For these steps, ``on_timeout`` is the policy for failed children. A step can raise ``NotYet`` for ``poll_timeout``
-    seconds. Nothing is undone after the ``pivot``.
+    seconds. Nothing is undone after the ``pivot``. ``in_doubt_on`` are the exception types that leave its outcome in
+    doubt, in addition to those of the usual clients; with ``None``, no exception does.
     """
 
     name: str
@@ -132,6 +133,7 @@ class StepDefinition(Struct, frozen=True):
     poll_timeout: float = 86_400.0
     children: ChildrenDefinition | None = None
     pivot: bool = False
+    in_doubt_on: tuple[type[BaseException], ...] | None = ()
 
     @property
     def has_lane(self) -> bool:
@@ -238,7 +240,8 @@ class SagaDefinition(Struct, frozen=True):
             fault = f"{whose} does not match {type_name(type_)} after its upcast: {listed(error.problems)}"
             raise TypeChanged(fault) from None
         except (Exception, SystemExit) as error:
-            raise TypeChanged(f"{mismatch}; its upcast raised {type(error).__name__}: {text_of(error)}") from error
+            # Report only the type: the text could quote the value. The stack trace has it, redacted.
+            raise TypeChanged(f"{mismatch}; its upcast raised {type(error).__name__}") from error
 
     def with_default(self, auto_disable: AutoDisable | None) -> SagaDefinition:
         """Return the definition with the service's ``auto_disable``, unless the class declares its own."""
@@ -278,6 +281,7 @@ class SagaOptions(Struct, frozen=True):
     step_timeout: float | timedelta | None = None
     result: str | None = None
     cancellable: bool = True
+    in_doubt_on: Collection[type[BaseException]] = ()
     redact: Sequence[str] = ()
     find_by: Mapping[str, str] = field(default_factory=dict[str, str])
     upcast: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict[str, Callable[[Any], Any]])
@@ -297,6 +301,12 @@ def is_step_name(text: str) -> bool:
 
 
 OPTION_NAMES = tuple(name for name in SagaOptions.__struct_fields__ if name != "saga_class")
+
+
+def is_exception_types(value: object) -> bool:
+    """Whether a value is a list, or another collection, of exception types."""
+    types = cast("Collection[object]", value) if isinstance(value, Collection) else [None]
+    return all(isinstance(type_, type) and issubclass(type_, BaseException) for type_ in types)
 
 
 def _is_positive(value: object) -> bool:
@@ -353,6 +363,7 @@ _RULES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("result", lambda it: isinstance(it, str | None), "the name of a step's result, or None"),
     ("orphans", lambda it: isinstance(it, OrphanSweep | None), "an OrphanSweep or None"),
     ("cancellable", lambda it: isinstance(it, bool), "True or False"),
+    ("in_doubt_on", is_exception_types, "a list of exception types, as in in_doubt_on=[BadGateway]"),
     ("redact", _is_paths, "a list of paths like $.request.card.number"),
     ("upcast", lambda it: isinstance(it, Mapping), 'a dict of functions like {"request": order_before_3}'),
     ("find_by", _is_find_by, 'a dict of names and paths like {"customer": "$.customer.id"}'),

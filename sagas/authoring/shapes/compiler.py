@@ -36,6 +36,8 @@ _SETS = (set, collections.abc.Set, collections.abc.MutableSet)
 _DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 _JSON_SCALARS = (str, int, float, bool, type(None), Any, object)
 
+_SHOWN_KEYS = "the keys of a dict are shown; make the whole dict a Secret, or use a list"
+
 _compiled: dict[Any, Shape] = {}
 
 
@@ -150,6 +152,8 @@ class _Compiler:
             key = self.compile(arguments[0]) if arguments else SCALARS[str]
             if not (isinstance(key, Integer | Float) or key.json_types <= {"string"}):
                 raise UnsupportedType(f"{type_name(type_)}: its keys cannot be keys of a JSON object")
+            if key.secret:
+                raise UnsupportedType(f"{type_name(type_)}: {_SHOWN_KEYS}")
             return containers.Mapping(key, self._item(arguments, 1))
         return None
 
@@ -157,6 +161,8 @@ class _Compiler:
         """Return the shape of a class that the author wrote."""
         origin: Any = get_origin(type_) or type_
         if is_model(type_):
+            if _has_secret_keys(type_, set()):
+                raise UnsupportedType(f"{type_name(type_)}: {_SHOWN_KEYS}")
             return Model(type_)
         if _is_class(origin, Enum):
             return enum_choice(origin)
@@ -242,6 +248,18 @@ def _is_for_pydantic(item: Any) -> bool:
 
 def _package_of(item: Any) -> str:
     return type(item).__module__.partition(".")[0]
+
+
+def _has_secret_keys(type_: Any, seen: set[Any]) -> bool:
+    """Whether a dict inside a type of pydantic has secret keys."""
+    if is_model(type_):
+        fields = () if type_ in seen else type_.model_fields.values()
+        seen.add(type_)
+        return any(_has_secret_keys(field.annotation, seen) for field in fields)
+    arguments = get_args(type_)
+    if _is_class(get_origin(type_), collections.abc.Mapping) and arguments and is_secret(arguments[0]):
+        return True
+    return any(_has_secret_keys(argument, seen) for argument in arguments)
 
 
 def _is_class(type_: Any, base: type[Any]) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, cast
 
+import jsii
 from aws_cdk import RemovalPolicy, Validations
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_ec2 as ec2
@@ -17,8 +18,9 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_wafv2 as wafv2
-from constructs import Construct
+from constructs import Construct, IValidation
 
+from sagas.cdk.access.document import ALIAS, FUNCTION, api_document
 from sagas.cdk.compute.functions import SagaFunction, SharedAssets
 from sagas.cdk.compute.permissions import allow_all_sagas, allow_sending, allow_working
 from sagas.cdk.layout.acknowledge import acknowledge
@@ -100,6 +102,7 @@ class ApiFunction(SagaFunction):
             environment=environment,
             function=shared.options.own_function("api", _MEMORY),
             description="Starts, shows and cancels sagas",
+            sends_to=shared.queues.values(),
         )
         allow_all_sagas(self.role, shared.tables)
         allow_sending(self.role, shared.queues.values(), counting=True)
@@ -164,56 +167,48 @@ class SagaApi(Construct, Part):
     ) -> None:
         super().__init__(scope, id)
         self._function = function
-        if mount is None:
-            self.rest_api = _rest_api(self, options, callbacks=callbacks)
-            root, path, authorization = self.rest_api.root, {}, apigateway.MethodOptions()
-        else:
+        self.rest_api: apigateway.RestApiBase
+        if mount is not None:
             self.rest_api = mount.api
-            root, path = mount.resource, {"path": mount.path} if mount.path else {}
+            tag_part(mount.api, "api", **({"path": mount.path} if mount.path else {}))
             # The service's own authorizer comes first, then the resource's, then IAM.
             authorization = _authorization(options.authorizer or mount.authorizer)
-        tag_part(self.rest_api, "api", **path)
-        # One permission for the whole API instead of one per method: a stack allows 500 resources.
-        integration = apigateway.LambdaIntegration(
-            cast("lambda_.IFunction", function.alias), scope_permission_to_method=False
-        )
-        free = apigateway.MethodOptions(authorization_type=apigateway.AuthorizationType.NONE)
-        for route, methods in (*ROUTES.items(), *(PUBLIC_ROUTES.items() if callbacks else ())):
-            resource, access = root.resource_for_path(route), free if route in PUBLIC_ROUTES else authorization
-            for method in methods:
-                added = resource.add_method(
-                    method, integration, authorization_type=access.authorization_type, authorizer=access.authorizer
-                )
-                if route in PUBLIC_ROUTES:
-                    acknowledge(Validations.of(added), dict.fromkeys(_FINDINGS_OF_METHODS, _OPEN))
-                elif mount is not None:
-                    acknowledge(Validations.of(added), {id: _FINDINGS[id] for id in _FINDINGS_OF_METHODS})
-        if mount is None:
-            shape_gateway_answers(self.rest_api)
-            if options.web_acl_arn is not None:
-                wafv2.CfnWebACLAssociation(
-                    self,
-                    "WebAcl",
-                    resource_arn=self.rest_api.deployment_stage.stage_arn,
-                    web_acl_arn=options.web_acl_arn,
-                )
-            for applies, findings in (
-                (True, _FINDINGS),
-                (options.access_logs.api == "off", _FINDINGS_WITHOUT_LOG),
-                (not options.access_logs.execution, _FINDINGS_WITHOUT_EXECUTION_LOG),
-                (not options.tracing, _FINDINGS_UNTRACED),
-            ):
-                if applies:
-                    acknowledge(Validations.of(self), findings)
+            methods = _add_methods(mount.resource, function, authorization, callbacks=callbacks)
+            for added in methods:
+                acknowledge(Validations.of(added), {id: _FINDINGS[id] for id in _FINDINGS_OF_METHODS})
+            return
+        if options.routes_in_document:
+            self.rest_api = _api_of_document(self, options, function, callbacks=callbacks)
+        else:
+            self.rest_api = _api_of_methods(self, options, function, callbacks=callbacks)
+        tag_part(self.rest_api, "api")
+        if options.web_acl_arn is not None:
+            wafv2.CfnWebACLAssociation(
+                self,
+                "WebAcl",
+                resource_arn=self.rest_api.deployment_stage.stage_arn,
+                web_acl_arn=options.web_acl_arn,
+            )
+        for applies, findings in (
+            (True, _FINDINGS),
+            (options.access_logs.api == "off", _FINDINGS_WITHOUT_LOG),
+            (not options.access_logs.execution, _FINDINGS_WITHOUT_EXECUTION_LOG),
+            (not options.tracing, _FINDINGS_UNTRACED),
+        ):
+            if applies:
+                acknowledge(Validations.of(self), findings)
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
-        """Count the methods and the parts of their paths; the access log, its role and the account's setting for it;
-        and the association with a web ACL."""
+        """Count the access log, its role and the account's setting for it, and the association with a web ACL. Unless
+        the routes are one document, also count the methods, the parts of their paths, and the gateway's responses."""
         options = catalogue.service_options
+        log = 0 if options.access_logs.api == "off" else 3
+        acl = 0 if options.web_acl_arn is None else 1
+        if options.routes_in_document:
+            return log + acl
         parts = {part for path in ROUTES for part in accumulate(path.split("/"), "{}/{}".format)}
-        log, acl = 0 if options.access_logs.api == "off" else 3, 0 if options.web_acl_arn is None else 1
-        return sum(map(len, ROUTES.values())) + len(parts) + log + acl
+        return sum(map(len, ROUTES.values())) + len(parts) + len(_RESPONSES) + log + acl
 
     def watch(self, alarms: Alarms) -> None:
         """Watch the function's errors and the API's 5xx responses: Lambda does not count a 5xx as an error."""
@@ -231,17 +226,103 @@ def shape_gateway_answers(api: apigateway.RestApi) -> None:
     Args:
         api: an API without such responses. The API that a service creates already has them.
     """
-    for kind, (status, code, message) in _RESPONSES.items():
+    for kind, (status, template) in _gateway_answers().items():
         api.add_gateway_response(
             kind,
             type=apigateway.ResponseType.of(kind),
             status_code=status or None,
-            # The gateway inserts its message with quotes, so the template becomes JSON only then.
-            templates={"application/json": f'{{"error": {{"code": "{code}", "message": {message}, "details": null}}}}'},
+            templates={"application/json": template},
         )
 
 
-def _rest_api(scope: Construct, options: ServiceOptions, *, callbacks: bool) -> apigateway.RestApi:
+def _gateway_answers() -> dict[str, tuple[str, str]]:
+    """Return the status (empty: unchanged) and the template of each of the gateway's own responses."""
+    return {
+        # The gateway inserts its message with quotes, so the template becomes JSON only then.
+        kind: (status, f'{{"error": {{"code": "{code}", "message": {message}, "details": null}}}}')
+        for kind, (status, code, message) in _RESPONSES.items()
+    }
+
+
+@jsii.implements(IValidation)
+class _OneDocument:
+    """Refuses methods, paths and responses that are added to an API whose routes are one document: the next import of
+    the document would delete them."""
+
+    def __init__(self, service: str, api: apigateway.SpecRestApi) -> None:
+        self._service, self._api = service, api
+
+    def validate(self) -> list[str]:
+        kinds = (apigateway.CfnMethod, apigateway.CfnResource, apigateway.CfnGatewayResponse)
+        added = [node.node.path for node in self._api.node.find_all() if isinstance(node, kinds)]
+        advice = "create a RestApi of your own, add both to it, and pass a resource of it as mount="
+        return [f"{self._service}: {path} would be lost: the API's routes are one document; {advice}" for path in added]
+
+
+def _api_of_document(
+    scope: Construct, options: ServiceOptions, function: SagaFunction, *, callbacks: bool
+) -> apigateway.SpecRestApi:
+    """Create an API whose routes and responses are one document. IAM authorizes its callers."""
+    public = dict(PUBLIC_ROUTES) if callbacks else dict[str, tuple[str, ...]]()
+    document = api_document(options.service, ROUTES, public, _gateway_answers())
+    api = apigateway.SpecRestApi(
+        scope,
+        "Api",
+        api_definition=apigateway.ApiDefinition.from_inline(document),
+        **_api_options(scope, options, callbacks=callbacks),
+    )
+    api.node.add_validation(cast("IValidation", _OneDocument(options.service, api)))
+    # One permission for the whole API instead of one per method.
+    function.alias.add_permission(
+        "Api",
+        principal=cast("iam.IPrincipal", iam.ServicePrincipal("apigateway.amazonaws.com")),
+        source_arn=api.arn_for_execute_api(),
+    )
+    stage = cast("apigateway.CfnStage", api.deployment_stage.node.default_child)
+    stage.variables = {FUNCTION: function.function.function_name, ALIAS: options.alias}
+    _secure(api, options)
+    return api
+
+
+def _api_of_methods(
+    scope: Construct, options: ServiceOptions, function: SagaFunction, *, callbacks: bool
+) -> apigateway.RestApi:
+    """Create an API whose methods are resources, because a document cannot name an authorizer of the app."""
+    authorization = _authorization(options.authorizer)
+    more = _api_options(scope, options, callbacks=callbacks)
+    api = apigateway.RestApi(scope, "Api", default_method_options=authorization, **more)
+    _secure(api, options)
+    _add_methods(api.root, function, authorization, callbacks=callbacks)
+    shape_gateway_answers(api)
+    return api
+
+
+def _add_methods(
+    root: AnyResource, function: SagaFunction, authorization: apigateway.MethodOptions, *, callbacks: bool
+) -> list[apigateway.Method]:
+    """Add a method for each operation below ``root``. Returns those that are authorized; public ones are not."""
+    # One permission for the whole API instead of one per method: a stack allows 500 resources.
+    integration = apigateway.LambdaIntegration(
+        cast("lambda_.IFunction", function.alias), scope_permission_to_method=False
+    )
+    free = apigateway.MethodOptions(authorization_type=apigateway.AuthorizationType.NONE)
+    authorized = list[apigateway.Method]()
+    for route, methods in (*ROUTES.items(), *(PUBLIC_ROUTES.items() if callbacks else ())):
+        public = route in PUBLIC_ROUTES
+        resource, access = root.resource_for_path(route), free if public else authorization
+        for method in methods:
+            added = resource.add_method(
+                method, integration, authorization_type=access.authorization_type, authorizer=access.authorizer
+            )
+            if public:
+                acknowledge(Validations.of(added), dict.fromkeys(_FINDINGS_OF_METHODS, _OPEN))
+            else:
+                authorized.append(added)
+    return authorized
+
+
+def _api_options(scope: Construct, options: ServiceOptions, *, callbacks: bool) -> dict[str, Any]:
+    """Return the options that both forms of an API of the service's own share."""
     throttling, logged, form = options.throttling or Throttling(), None, None
     # Public routes have their own limit, so they cannot use up the limit of the other routes.
     bound = options.callback_throttling or Throttling(rate=50, burst=100)
@@ -271,12 +352,9 @@ def _rest_api(scope: Construct, options: ServiceOptions, *, callbacks: bool) -> 
         )
     endpoint = options.endpoint if isinstance(options.endpoint, PrivateEndpoint) else None
     kind = "private" if isinstance(options.endpoint, PrivateEndpoint) else options.endpoint
-    api = apigateway.RestApi(
-        scope,
-        "Api",
+    return dict[str, Any](
         # The API's name is a dimension of its metrics, so no other API of the account may have the same name.
         rest_api_name=options.service,
-        default_method_options=_authorization(options.authorizer),
         endpoint_configuration=apigateway.EndpointConfiguration(
             types=[apigateway.EndpointType[kind.upper()]],
             vpc_endpoints=endpoint and [cast("ec2.IVpcEndpoint", each) for each in endpoint.vpc_endpoints],
@@ -298,11 +376,14 @@ def _rest_api(scope: Construct, options: ServiceOptions, *, callbacks: bool) -> 
             method_options=dict.fromkeys(public, apart) if callbacks else None,
         ),
     )
+
+
+def _secure(api: apigateway.RestApiBase, options: ServiceOptions) -> None:
+    """Refuse old versions of TLS."""
     resource = cast("apigateway.CfnRestApi", api.node.default_child)
-    resource.security_policy = _TLS_AT_THE_EDGE if kind == "edge" else _TLS
+    resource.security_policy = _TLS_AT_THE_EDGE if options.endpoint == "edge" else _TLS
     # STRICT would refuse calls to a private API that use the host name of its VPC endpoint.
     resource.endpoint_access_mode = "BASIC"
-    return api
 
 
 def _private_policy(options: ServiceOptions, endpoint: PrivateEndpoint, *, callbacks: bool) -> iam.PolicyDocument:

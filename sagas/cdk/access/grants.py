@@ -92,7 +92,7 @@ class Access:
         *,
         catalogue: Catalogue,
         queues: Mapping[str, SagaQueues],
-        api: apigateway.RestApi,
+        api: apigateway.RestApiBase,
         supervisor: lambda_.Function,
         let_send: Callable[[Grantee], None],
     ) -> None:

@@ -73,7 +73,7 @@ class AuditArchive(Construct, Part):
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
         """Count the archive's bucket, function, queue and alarms, if the service has an archive."""
-        return 0 if catalogue.service_options.archive is None else 13
+        return 0 if catalogue.service_options.archive is None else 11
 
     def watch(self, alarms: Alarms) -> None:
         """Watch the age of the oldest entry not yet archived, and the queue of entries that will never be archived."""

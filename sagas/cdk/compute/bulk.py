@@ -133,6 +133,7 @@ class WorkFunction(SagaFunction, Part):
             environment=environment,
             function=options,
             description=kind.description,
+            sends_to=shared.queues.values(),
             # A message can cause another message in this queue. Messages count these hops themselves.
             recursive=True,
         )
@@ -156,7 +157,7 @@ class WorkFunction(SagaFunction, Part):
         elsewhere."""
         if not catalogue.works_now:
             return 0
-        return 14 if catalogue.gradual else 13
+        return 12 if catalogue.gradual else 11
 
     def watch(self, alarms: Alarms) -> None:
         kind, id = self.work.kind, self.work.name.capitalize()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -13,9 +14,10 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from sagas.cdk.compute.bytecode import add_bytecode, compiler_for
-from sagas.cdk.compute.modules import Modules
+from sagas.cdk.compute.layer import Layer, PackagingError
 from sagas.cdk.compute.staging import built_once, copy_files, digest_of, names_under, source_files
 from sagas.errors import DefinitionError
+from sagas.imports import Code, Shipped, advice, module_names, modules_below
 from sagas.messaging.routes import TYPES_FILE
 
 
@@ -53,7 +55,11 @@ class CodeAssets:
                     raise DefinitionError(f"the module {name} has no file to deploy")
                 path = Path(package.__file__)
                 files[path.name] = path
-        self._files, self._modules = files, Modules(files)
+        self._files = files
+        self._modules = Code(files)
+        self._names = module_names(files)
+        self._saga_classes = saga_classes
+        self._checked: set[tuple[type | None, str]] = set()
         modules = {each: file for each in saga_classes if (file := self._modules.file_of(each.__module__))}
         self._territories: dict[type, str] = {}
         for saga_class, file in modules.items():
@@ -87,6 +93,22 @@ class CodeAssets:
         if key not in self._assets:
             self._assets[key] = lambda_.Code.from_asset(str(self._directory / digest), asset_hash=digest)
         return self._assets[key]
+
+    def check_imports(self, saga_class: type | None, layer: Layer, provided: Collection[str]) -> None:
+        """Refuse code that imports what a function does not have: neither in its code or its layer, nor ``provided``
+        by other means. ``saga_class`` is the class whose code the function runs; ``None`` stands for all classes."""
+        if (saga_class, layer.digest) in self._checked:
+            return
+        roots = {each.__module__ for each in self._saga_classes if saga_class in (None, each)}
+        modules = ChainMap(self._names, modules_below(layer.directory / "python"))
+        missing = self._modules.missing_in(roots, Shipped(layer.python, modules, provided))
+        if missing:
+            raise PackagingError(advice(missing, layer.python, self._place))
+        self._checked.add((saga_class, layer.digest))
+
+    def _place(self, name: str) -> str:
+        path, project = self._files[name], Path.cwd()
+        return str(path.relative_to(project) if path.is_relative_to(project) else path)
 
     def _selection(self, saga_class: type | None) -> list[str]:
         # A module without a source file may import anything.

@@ -1,4 +1,4 @@
-"""Lambda functions, each with its role and log group: one per step, the API's and the supervisor's."""
+"""Lambda functions, each with its role: one per step, the API's and the supervisor's. They share a log group."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from aws_cdk import Duration, RemovalPolicy, Stack, Validations
+from aws_cdk import Duration, Names, RemovalPolicy, Stack, Validations
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -27,6 +26,7 @@ from sagas.cdk.compute.permissions import (
     allow_one_saga,
     allow_sending,
     allow_working,
+    is_large,
 )
 from sagas.cdk.data.encryption import allow_key
 from sagas.cdk.data.queues import SagaQueues
@@ -34,6 +34,7 @@ from sagas.cdk.data.tables import Stores
 from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.nested_stacks import Placement
+from sagas.cdk.layout.roles import OwnRole
 from sagas.cdk.layout.step_groups import StepGroup
 from sagas.cdk.layout.tags import tag_part
 from sagas.cdk.options.function_options import FunctionOptions, Network
@@ -43,14 +44,15 @@ from sagas.errors import DefinitionError
 from sagas.messaging.work import NOW
 from sagas.topology import WITHOUT_RECURSION_CONFIG
 
-# Casts to interfaces are needed because jsii's classes and interfaces name private parameters differently.
-_LAMBDA = cast("iam.IPrincipal", iam.ServicePrincipal("lambda.amazonaws.com"))
+_LAMBDA = iam.ServicePrincipal("lambda.amazonaws.com")
 
+# Casts to interfaces are needed because jsii's classes and interfaces name private parameters differently.
 # A failed deployment must not leave its version, which would block the next deployment of the same code.
 _KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
 _WITHOUT_SNAPSHOTS = ("python3.11",)
 _FINDINGS = {
     "AwsSolutions-IAM5[Resource::*]": "Writing traces and managing network interfaces cannot be limited to resources.",
+    "Serverless-LambdaStarPermissions": "AwsSolutions-IAM5 names each pattern that a role has, and its reason.",
     "AwsSolutions-L1": "The layer is built for this runtime; the app chooses it.",
     "Serverless-LambdaLatestVersion": "The layer is built for this runtime; the app chooses it.",
     "Serverless-LambdaDLQ": "Queues that call steps have a dead-letter queue; the API waits for its function.",
@@ -61,8 +63,8 @@ _FINDINGS_UNTRACED = {"Serverless-LambdaTracing": "The user of the construct swi
 
 @dataclass(frozen=True, slots=True)
 class SharedAssets:
-    """What all functions of a service share. ``queues`` has those of each saga, by its type. ``now`` is the work queue
-    of this name; ``None`` if no saga waits."""
+    """What all functions of a service share. ``queues`` has those of each saga, by its type. ``log`` is the log group:
+    the name of each stream contains its function. ``now`` is the work queue of this name; ``None`` if no saga waits."""
 
     service: Construct
     code: CodeAssets
@@ -70,6 +72,7 @@ class SharedAssets:
     options: ServiceOptions
     tables: Stores
     queues: Mapping[str, SagaQueues]
+    log: logs.LogGroup
     now: sqs.Queue | None = None
 
     def work_of(self, saga: SagaDefinition) -> dict[str, sqs.Queue]:
@@ -104,15 +107,23 @@ def shared_assets(
         requirements_of(code.packages),
         bundle_sdk=options.bundle_sdk,
         extras=(*needed_extras(options.environment or {}), *(("encryption",) if options.payload_key else ())),
+        provided=options.provided,
     )
-    return SharedAssets(service, code, layers, options, tables, queues, now)
+    log = logs.LogGroup(
+        service,
+        "Log",
+        retention=options.log_retention,
+        removal_policy=options.removal_policy,
+        encryption_key=cast("kms.IKey | None", options.encryption_key),
+    )
+    return SharedAssets(service, code, layers, options, tables, queues, log, now)
 
 
 class SagaFunction(Construct):
-    """A function, its log group, and a role that may write the log and traces. Subclasses grant other permissions.
+    """A function, and a role that may write the service's log and traces. Subclasses grant other permissions.
     Queues, rules and the API call the function's alias, which points to a version. ``timeout`` is in seconds.
-    ``saga_class`` limits the code to that of one saga class. ``recursive``: whether the function may cause invocations
-    of itself."""
+    ``saga_class`` limits the code to that of one saga class. ``sends_to``: the queues of those sagas to whose steps the
+    function sends. ``recursive``: whether the function may cause invocations of itself."""
 
     def __init__(
         self,
@@ -126,6 +137,7 @@ class SagaFunction(Construct):
         function: FunctionOptions,
         description: str,
         saga_class: type | None = None,
+        sends_to: Iterable[SagaQueues] = (),
         recursive: bool = False,
     ) -> None:
         super().__init__(scope, id)
@@ -134,16 +146,12 @@ class SagaFunction(Construct):
         architecture, runtime = function.architecture or options.architecture, function.runtime or options.runtime
         if function.snap_start and runtime.name in _WITHOUT_SNAPSHOTS:
             raise DefinitionError(f"{self.node.path}: snap_start requires Python 3.12 or newer, not {runtime.name}")
-        log_group = logs.LogGroup(
-            self,
-            "Log",
-            retention=options.log_retention,
-            removal_policy=options.removal_policy,
-            encryption_key=cast("kms.IKey | None", options.encryption_key),
-        )
-        self.role = iam.Role(self, "Role", assumed_by=_LAMBDA)
+        self.role = OwnRole(self, "Role", principal=_LAMBDA, large=is_large(sends_to))
         write_log = ["logs:CreateLogStream", "logs:PutLogEvents"]
-        self.role.add_to_policy(iam.PolicyStatement(actions=write_log, resources=[log_group.log_group_arn]))
+        self.role.allow(iam.PolicyStatement(actions=write_log, resources=[shared.log.log_group_arn]))
+        if options.tracing:
+            trace = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"]
+            self.role.allow(iam.PolicyStatement(actions=trace, resources=["*"]))
         allow_key(self.role, options.encryption_key)
         security_groups = None
         if network is not None:
@@ -158,21 +166,21 @@ class SagaFunction(Construct):
         level = {} if function.log_level is None else {"POWERTOOLS_LOG_LEVEL": function.log_level}
         variables = self._variables = {**environment, **level, **function.environment}
         check_size(self, variables)
-        layer, content = shared.layers.of(architecture, runtime)
+        layer = shared.layers.of(architecture, runtime)
+        shared.code.check_imports(saga_class, layer, options.provided)
         self.function = lambda_.Function(
             self,
             "Function",
             code=shared.code.of(self, saga_class),
-            layers=[layer],
+            layers=[layer.version],
             handler=handler,
             runtime=runtime,
             architecture=architecture,
             role=cast("iam.IRole", self.role),
-            log_group=log_group,
+            log_group=cast("logs.ILogGroup", shared.log),
             memory_size=function.memory_size,
             ephemeral_storage_size=function.ephemeral_storage,
             timeout=Duration.seconds(timeout),
-            tracing=lambda_.Tracing.ACTIVE if options.tracing else None,
             environment=variables,
             environment_encryption=cast("kms.IKey | None", options.encryption_key),
             reserved_concurrent_executions=function.reserved_concurrency,
@@ -185,7 +193,7 @@ class SagaFunction(Construct):
             security_groups=security_groups,
         )
         # Without this, new content of the layer would not create a new version.
-        self.function.invalidate_version_based_on(content)
+        self.function.invalidate_version_based_on(layer.digest)
         self.alias = lambda_.Alias(
             self,
             "Alias",
@@ -196,14 +204,23 @@ class SagaFunction(Construct):
         acknowledge(Validations.of(self), _FINDINGS if options.tracing else _FINDINGS | _FINDINGS_UNTRACED)
         # The function refers to its role, and the CDK also adds a DependsOn. cfn-lint calls that redundant.
         resource = cast("lambda_.CfnFunction", self.function.node.default_child)
+        if options.tracing:  # with the construct's own option, the CDK would add a policy
+            resource.tracing_config = lambda_.CfnFunction.TracingConfigProperty(mode="Active")
         resource.add_metadata("cfn-lint", {"config": {"ignore_checks": ["W3005"]}})
 
     def consume(self, queue: sqs.IQueue, batch_size: int, maximum_concurrency: int | None) -> None:
         """Have Lambda call the alias with the messages of a queue. The function reports those that failed."""
-        source = event_sources.SqsEventSource(
-            queue, batch_size=batch_size, max_concurrency=maximum_concurrency, report_batch_item_failures=True
+        take = ["sqs:ReceiveMessage", "sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes"]
+        self.role.allow(iam.PolicyStatement(actions=take, resources=[queue.queue_arn]))
+        # The CDK's own event source would also add a policy. The id is as there: a queue and a function have one
+        # mapping, so an update cannot create it under another id.
+        self.alias.add_event_source_mapping(
+            f"SqsEventSource:{Names.node_unique_id(queue.node)}",
+            event_source_arn=queue.queue_arn,
+            batch_size=batch_size,
+            max_concurrency=maximum_concurrency,
+            report_batch_item_failures=True,
         )
-        self.alias.add_event_source(cast("lambda_.IEventSource", source))
 
     def add_variables(self, variables: Mapping[str, str]) -> None:
         """Add variables that name resources created after the function."""
@@ -236,6 +253,7 @@ class StepGroupFunction(SagaFunction):
             # Lambda's limit is 256 characters.
             description=f"{what} {group.names.replace(',', ', ')} of saga {saga.name}"[:256],
             saga_class=saga.saga_class,
+            sends_to=[queues],
             # A saga moves from queue to function to queue by design. Lambda would stop this after 16 hops.
             recursive=True,
         )

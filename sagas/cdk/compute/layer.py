@@ -10,9 +10,11 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from typing import cast
 
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
@@ -20,18 +22,21 @@ from constructs import Construct
 import sagas
 from sagas.cdk.compute.bytecode import add_bytecode, compiler_for
 from sagas.cdk.compute.staging import built_once, copy_files, digest_of, names_under, source_files
+from sagas.imports import PROVIDED, canonical
 
 _DISTRIBUTION = "lambda-sagas"
 
 _IN_THE_RUNTIME = frozenset({"boto3", "botocore", "s3transfer", "urllib3", "python-dateutil", "jmespath", "six"})
 """Distributions in every Python runtime of Lambda. botocore alone is 56 MB."""
 
-RUNTIME_MODULES = ("boto3", "botocore", "s3transfer", "urllib3", "dateutil", "jmespath", "six.py")
+_LOCK = Path("requirements.lock")
+"""The versions and hashes of the project's packages, in the directory in which the CDK app runs."""
+_NAMES_LIBRARY = re.compile(rf"^{_DISTRIBUTION}\b(?![-_.\w])", re.MULTILINE | re.IGNORECASE)
 
 _OWN_SERVICES = frozenset({"dynamodb", "events", "kms", "s3", "secretsmanager", "sqs", "sts"})
 """The services that the library's functions call, and those that botocore may need for credentials."""
 
-_DEPLOYMENT_ONLY = frozenset({"cdk", "local", "cli", "testing", "node.py"})
+_DEPLOYMENT_ONLY = frozenset({"cdk", "cli", "console", "local", "testing", "imports.py", "loopback.py", "node.py"})
 """Parts of ``sagas`` that no function imports."""
 
 _PLATFORMS = {"arm64": "aarch64", "x86_64": "x86_64"}
@@ -50,9 +55,20 @@ class PackagingError(Exception):
     """The layer could not be built. The message gives the reason in one line."""
 
 
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer, the directory and the digest of its content, and the version of Python that it is for."""
+
+    version: lambda_.LayerVersion
+    directory: Path
+    digest: str
+    python: str
+
+
 class Layers:
     """The layers of a service: one for each platform that its functions use. Most use ``architecture`` and ``runtime``.
-    ``requirements`` are the files of the functions' own packages. For ``bundle_sdk``, see ``SagaServiceProps``."""
+    ``requirements`` are the files of the functions' own packages. For ``bundle_sdk`` and ``provided``, see
+    ``SagaServiceProps``."""
 
     def __init__(
         self,
@@ -63,23 +79,24 @@ class Layers:
         *,
         bundle_sdk: bool | Sequence[str] = False,
         extras: Sequence[str] = (),
+        provided: Sequence[str] = (),
     ) -> None:
         self._scope = scope
         self._extras = extras
+        self._provided = provided
         self._bundle_sdk = bundle_sdk
         self._usual = (architecture.name, runtime.name)
         self._requirements = requirements
-        self._made: dict[tuple[str, str], tuple[lambda_.LayerVersion, str]] = {}
+        self._made: dict[tuple[str, str], Layer] = {}
 
-    def of(self, architecture: lambda_.Architecture, runtime: lambda_.Runtime) -> tuple[lambda_.LayerVersion, str]:
-        """Return the layer for a platform, and the digest of its content. The first call builds it or takes it from the
-        cache."""
+    def of(self, architecture: lambda_.Architecture, runtime: lambda_.Runtime) -> Layer:
+        """Return the layer for a platform. The first call builds it or takes it from the cache."""
         platform = (architecture.name, runtime.name)
         if platform not in self._made:
             python = runtime.name.removeprefix("python")
             directory = build_layer(architecture.name, python, self._requirements, self._bundle_sdk, self._extras)
             digest = directory.name.removeprefix("layer-")
-            layer = lambda_.LayerVersion(
+            version = lambda_.LayerVersion(
                 self._scope,
                 "Layer" if platform == self._usual else f"Layer-{runtime.name}-{architecture.name}",
                 code=lambda_.Code.from_asset(str(directory.resolve()), asset_hash=digest),
@@ -87,7 +104,11 @@ class Layers:
                 compatible_runtimes=[runtime],
                 description="lambda-sagas and the packages it needs",
             )
-            self._made[platform] = layer, digest
+            if self._provided:
+                # The local stack runs functions with the modules of their layer only, and with these.
+                resource = cast("lambda_.CfnLayerVersion", version.node.default_child)
+                resource.add_metadata(PROVIDED, [*self._provided])
+            self._made[platform] = Layer(version, directory, digest, python)
         return self._made[platform]
 
 
@@ -126,22 +147,59 @@ def _third_party(
     bundle_sdk: bool | Sequence[str],
     extras: Sequence[str],
 ) -> Path:
+    locked = _locked(_LOCK) if _LOCK.is_file() else {}
     pins = pinned_requirements(left_out=frozenset() if bundle_sdk else _IN_THE_RUNTIME, extras=extras)
+    pins = [_pinned_by(locked, pin) for pin in pins] if locked else pins
+    # The functions' own packages must have these versions, too.
+    fixed = {name: version for name, versions in locked.items() if len(versions) == 1 for version in versions}
+    fixed |= {pin.partition("==")[0]: pin.partition(" ")[0] for pin in pins}
+    for path in requirements:
+        if _NAMES_LIBRARY.search(path.read_text(encoding="utf-8")):
+            raise PackagingError(f"{path} names {_DISTRIBUTION}, which the layer contains anyway; remove that line")
     files = {str(number): path for number, path in enumerate(requirements)}
     services = frozenset[str]() if isinstance(bundle_sdk, bool) else _OWN_SERVICES | set(bundle_sdk)
-    digest = digest_of(files, architecture, python, *sorted(services), *pins)
+    digest = digest_of(
+        files, architecture, python, *sorted(services), *pins, *(sorted(fixed.values()) if files else ())
+    )
 
     def build(target: Path) -> None:
         libraries, name = _C_LIBRARIES[_OLDER.get(python, 0) :], f"Python {python} on {architecture}"
         tags = (f"{library}_{_PLATFORMS[architecture]}" for library in libraries)
         platform = [option for tag in tags for option in ("--platform", tag)]
         platform += ["--implementation", "cp", "--python-version", python, "--only-binary=:all:"]
-        _pip(["--no-deps", *platform, "--target", str(target), *pins], name)
-        for path in requirements:
-            _pip([*platform, "--target", str(target), "--upgrade", "--requirement", str(path), *pins], name)
-        _prune(target, () if bundle_sdk else RUNTIME_MODULES, services)
+        own, constraints = target.parent / "requirements.txt", target.parent / "constraints.txt"
+        own.write_text("".join(f"{pin}\n" for pin in pins), encoding="utf-8")
+        _pip(["--no-deps", *platform, "--target", str(target), "--requirement", str(own)], name)
+        if requirements:
+            # What these packages need comes along, even if the runtime has it in another version. A file with hashes
+            # makes pip require them of all packages.
+            constraints.write_text("".join(f"{pin}\n" for pin in sorted(fixed.values())), encoding="utf-8")
+            listed = [option for path in requirements for option in ("--requirement", str(path))]
+            _pip([*platform, "--target", str(target), "--upgrade", *listed, "--constraint", str(constraints)], name)
+        _prune(target, services)
 
     return built_once(f"packages-{digest}", build)
+
+
+def _locked(lock: Path) -> dict[str, dict[str, list[str]]]:
+    """Return the hashes in a lock file, by the name of a package and ``name==version``; empty if it has no hashes."""
+    locked: dict[str, dict[str, list[str]]] = {}
+    for line in lock.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
+        pin, hashes = re.match(r"([\w.-]+)(?:\[.*?\])?==([^\s;]+)", line), re.findall(r"--hash=\S+", line)
+        if pin and hashes:
+            name = canonical(pin[1])
+            locked.setdefault(name, {}).setdefault(f"{name}=={pin[2]}", []).extend(hashes)
+    return locked
+
+
+def _pinned_by(locked: Mapping[str, Mapping[str, Sequence[str]]], pin: str) -> str:
+    """Return the requirement of the lock file for a package of the library, with hashes. If the file has several
+    versions of the package, the installed one counts."""
+    versions = locked.get(pin.partition("==")[0], {})
+    if pin not in versions and len(versions) != 1:
+        raise PackagingError(f"{_LOCK} has no hashes of {pin}, which the functions need; compile it again")
+    chosen = pin if pin in versions else next(iter(versions))
+    return " ".join([chosen, *versions[chosen]])
 
 
 def pinned_requirements(
@@ -170,33 +228,29 @@ def pinned_requirements(
             match = re.match(r"[A-Za-z0-9._-]+", specifier.strip())
             of_extra = package == name and any(extra.search(marker) for extra in selected)
             if match is not None and (of_extra or "extra" not in marker):
-                waiting.append(re.sub(r"[-_.]+", "-", match.group()).lower())
+                waiting.append(canonical(match.group()))
                 required.update(waiting[-1:] if of_extra else ())
     pins.pop(name, None)
     return [f"{package}=={version}" for package, version in sorted(pins.items())]
 
 
 def _pip(arguments: Sequence[str], platform: str) -> None:
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-compile"]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)  # noqa: S603 - own argv
     if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        reason = lines[-1].removeprefix("ERROR: ") if lines else f"pip exited with {done.returncode}"
+        # The errors name packages and hashes; the output names the requirements that exclude each other.
+        errors = re.split(r"^ERROR: ", done.stderr, flags=re.MULTILINE)[1:]
+        named = [" ".join(error.split()) for error in errors if not error.startswith("ResolutionImpossible")]
+        conflict = re.search(r"The conflict is caused by:.*?(?=\n\n)", done.stdout, re.DOTALL)
+        reasons = [*named, *([" ".join(conflict[0].split())] if conflict else [])]
+        reason = " ".join(reasons) or f"pip exited with {done.returncode}"
         raise PackagingError(f"cannot fetch the functions' dependencies for {platform}: {reason}")
 
 
-def _prune(target: Path, runtime_modules: Sequence[str], services: Collection[str]) -> None:
-    """Remove modules that Lambda provides or no function imports. If ``services`` has names, keep only their botocore
-    data."""
-    provided = [target / name for name in runtime_modules]
-    described = [info for path in provided for info in target.glob(f"{path.stem}-*.dist-info")]
-    if provided:
-        described += target.glob("python_dateutil-*.dist-info")
-    for path in [*provided, *described, target / "bin", *target.rglob("__pycache__"), *target.rglob("tests")]:
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+def _prune(target: Path, services: Collection[str]) -> None:
+    """Remove what no function imports. If ``services`` has names, keep only their botocore data."""
+    for path in [target / "bin", *target.rglob("__pycache__"), *target.rglob("tests")]:
+        shutil.rmtree(path, ignore_errors=True)
     data = target / "botocore" / "data"
     for name in sorted(services):
         if not (data / name).is_dir():

@@ -12,6 +12,8 @@ from sagas.cdk.data.encryption import allow_key
 from sagas.cdk.data.queues import DEAD_LETTERS, SagaQueues
 from sagas.cdk.data.tables import ATTENTION_INDEX, BY_NAME_INDEX, ENDED_INDEX, OPEN_INDEX, Stores
 from sagas.cdk.layout.acknowledge import acknowledge_objects
+from sagas.cdk.layout.nested_stacks import MOST_IN_ROLE
+from sagas.cdk.layout.roles import OwnRole
 from sagas.cdk.options.existing import AnyTable
 
 ARCHIVE = "archive/"
@@ -28,7 +30,7 @@ _READ_ITEM = ("dynamodb:GetItem", "dynamodb:BatchGetItem")
 _WRITE_CONTROL = ("dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:ConditionCheckItem")
 
 
-def allow_one_saga(role: iam.Role, tables: Stores) -> None:
+def allow_one_saga(role: OwnRole, tables: Stores) -> None:
     """Let a step's function claim, journal and commit. It cannot use an index, scan a table, or delete anything."""
     for key in tables.keys:
         allow_key(role, key)
@@ -39,17 +41,17 @@ def allow_one_saga(role: iam.Role, tables: Stores) -> None:
     allow_payload_key(role, tables, encrypting=True)
 
 
-def allow_payload_key(role: iam.Role, tables: Stores, *, encrypting: bool) -> None:
+def allow_payload_key(role: OwnRole, tables: Stores, *, encrypting: bool) -> None:
     """Let a function decrypt payloads of sagas, and encrypt them if ``encrypting``. Without a payload key, do nothing.
     A policy cannot list all saga ids. It requires that a request has one, so the key cannot be used for other data."""
     if tables.payload_key is not None:
         actions = ["kms:Decrypt", *(["kms:GenerateDataKey"] if encrypting else [])]
         of_a_saga = {"StringLike": {"kms:EncryptionContext:sagas:id": "*"}}
         arn = tables.payload_key.key_arn
-        role.add_to_policy(iam.PolicyStatement(actions=actions, resources=[arn], conditions=of_a_saga))
+        role.allow(iam.PolicyStatement(actions=actions, resources=[arn], conditions=of_a_saga))
 
 
-def allow_joining(role: iam.Role, tables: Stores, *, reading: bool = False) -> None:
+def allow_joining(role: OwnRole, tables: Stores, *, reading: bool = False) -> None:
     """Let a function join children: write a child's outcome and count outcomes. Without a joins table, do nothing."""
     if tables.joins is None:
         return
@@ -60,16 +62,23 @@ def allow_joining(role: iam.Role, tables: Stores, *, reading: bool = False) -> N
         _allow(role, ["dynamodb:ConditionCheckItem"], [tables.audit.table_arn])
 
 
-def allow_commands(role: iam.Role, tables: Stores) -> None:
+def allow_commands(role: OwnRole, tables: Stores) -> None:
     """Let the command queue's function start, signal and cancel sagas. Besides a step's permissions, it can check that
-    a saga to start was not purged, and join a child that a signal or cancel ends."""
+    a saga to start was not purged, delete the payload of a refused start or signal, and join a child that a signal or
+    cancel ends."""
     allow_one_saga(role, tables)
     allow_joining(role, tables)
     allow_counting(role, tables)
     _allow(role, ["dynamodb:ConditionCheckItem"], [tables.audit.table_arn])
+    _allow_deleting(role, tables)
 
 
-def allow_all_sagas(role: iam.Role, tables: Stores) -> None:
+def allow_finding_leftovers(role: OwnRole, tables: Stores) -> None:
+    """Let the supervisor look through the audit table for starts that died, and delete them."""
+    _allow(role, ["dynamodb:Scan", "dynamodb:DeleteItem"], [tables.audit.table_arn])
+
+
+def allow_all_sagas(role: OwnRole, tables: Stores) -> None:
     """Let the API or the supervisor also list sagas by the indexes, and purge them."""
     allow_one_saga(role, tables)
     allow_joining(role, tables, reading=True)
@@ -82,16 +91,15 @@ def allow_all_sagas(role: iam.Role, tables: Stores) -> None:
         [tables.audit.table_arn],
     )
     listing = {"StringLike": {"s3:prefix": "payloads/*"}}
-    role.add_to_policy(
+    role.allow(
         iam.PolicyStatement(actions=["s3:ListBucket"], resources=[tables.payloads.bucket_arn], conditions=listing)
     )
-    payloads = tables.payloads.arn_for_objects("payloads/*")
-    _allow_objects(role, ["s3:DeleteObject"], payloads, "A large payload's key contains its saga's id.")
+    _allow_deleting(role, tables)
     indexes = (OPEN_INDEX, BY_NAME_INDEX, ATTENTION_INDEX, ENDED_INDEX)
     _allow(role, ["dynamodb:Query"], [tables.index_arn(index) for index in indexes])
 
 
-def allow_publishing(role: iam.Role, tables: Stores, *, payloads: bool) -> None:
+def allow_publishing(role: OwnRole, tables: Stores, *, payloads: bool) -> None:
     """Let the outbox read and list sagas and their journals. If events contain payloads, the outbox may also read large
     payloads and the outcomes of children."""
     for key in tables.keys:
@@ -107,12 +115,17 @@ def allow_publishing(role: iam.Role, tables: Stores, *, payloads: bool) -> None:
             _allow(role, ["dynamodb:BatchGetItem", "dynamodb:Query"], [tables.joins.table_arn])
 
 
-def allow_counting(role: iam.Role, tables: Stores) -> None:
+def allow_counting(role: OwnRole, tables: Stores) -> None:
     """Let a function count consecutive failures of a type: it looks for the type's last completed saga."""
     _allow(role, ["dynamodb:Query"], [tables.index_arn(ENDED_INDEX)])
 
 
-def allow_sending(role: iam.Role, queues: Iterable[SagaQueues], *, counting: bool = False) -> None:
+def is_large(queues: Iterable[SagaQueues]) -> bool:
+    """Whether a role that sends to the queues of all steps of these sagas needs more room than it has in itself."""
+    return sum(len(own.by_group) for own in queues) > MOST_IN_ROLE
+
+
+def allow_sending(role: OwnRole, queues: Iterable[SagaQueues], *, counting: bool = False) -> None:
     """Let a function send to the queues of all steps of these sagas. Only SQS itself sends to dead-letter queues."""
     actions = ["sqs:SendMessage", "sqs:GetQueueAttributes"] if counting else ["sqs:SendMessage"]
     several = list(queues)
@@ -120,7 +133,7 @@ def allow_sending(role: iam.Role, queues: Iterable[SagaQueues], *, counting: boo
     if len(arns) > _MOST_NAMED:
         # Both patterns end in the service's token, so they match no other service's queues.
         letters = [several[0].arn_of_all(role, f"*-{DEAD_LETTERS}")]
-        role.add_to_policy(iam.PolicyStatement(effect=iam.Effect.DENY, actions=actions[:1], resources=letters))
+        role.allow(iam.PolicyStatement(effect=iam.Effect.DENY, actions=actions[:1], resources=letters))
         arns = [several[0].arn_of_all(role)]
         acknowledge_objects(role, arns[0], "A role has no room for the names of all queues of the service.")
     # When a policy exceeds IAM's limit, the CDK moves whole statements to another policy. So keep statements small.
@@ -128,13 +141,13 @@ def allow_sending(role: iam.Role, queues: Iterable[SagaQueues], *, counting: boo
         _allow(role, actions, arns[start : start + _STATEMENT])
 
 
-def allow_working(role: iam.Role, queue: sqs.IQueue, *, counting: bool = True) -> None:
+def allow_working(role: OwnRole, queue: sqs.IQueue, *, counting: bool = True) -> None:
     """Let a function send to a work queue and, if ``counting``, read the number of its messages."""
     actions = ["sqs:SendMessage", "sqs:GetQueueAttributes"] if counting else ["sqs:SendMessage"]
     _allow(role, actions, [queue.queue_arn])
 
 
-def allow_streaming(role: iam.Role, table: AnyTable, stream: str, lost: sqs.IQueue) -> None:
+def allow_streaming(role: OwnRole, table: AnyTable, stream: str, lost: sqs.IQueue) -> None:
     """Let Lambda read a table's stream for a function, and send changes that it gives up to a queue."""
     _allow(role, [f"dynamodb:{name}" for name in ("DescribeStream", "GetRecords", "GetShardIterator")], [stream])
     streams = f"{table.table_arn}/stream/*"
@@ -143,7 +156,7 @@ def allow_streaming(role: iam.Role, table: AnyTable, stream: str, lost: sqs.IQue
     _allow(role, ["sqs:SendMessage"], [lost.queue_arn])
 
 
-def allow_archiving(role: iam.Role, bucket: s3.IBucket) -> None:
+def allow_archiving(role: OwnRole, bucket: s3.IBucket) -> None:
     """Let a function add to the archive of the audit trail, but not read or delete anything in it."""
     archived = bucket.arn_for_objects(f"{AUDIT_ARCHIVE}/*")
     _allow_objects(role, ["s3:PutObject"], archived, "The key of an archived object contains its time.")
@@ -151,21 +164,21 @@ def allow_archiving(role: iam.Role, bucket: s3.IBucket) -> None:
         allow_key(role, bucket.encryption_key)
 
 
-def allow_network(role: iam.Role) -> None:
+def allow_network(role: OwnRole) -> None:
     """Let Lambda create the function's network interfaces. Lambda checks this before it knows their names."""
     names = ("CreateNetworkInterface", "DeleteNetworkInterface", "DescribeNetworkInterfaces", "DescribeSubnets")
     addresses = ("AssignPrivateIpAddresses", "UnassignPrivateIpAddresses")
     _allow(role, [f"ec2:{name}" for name in (*names, *addresses)], ["*"])
 
 
-def allow_sweeping(role: iam.IGrantable, bucket: s3.IBucket, prefix: str, action: str, archive_to: s3.IBucket) -> None:
+def allow_sweeping(role: OwnRole, bucket: s3.IBucket, prefix: str, action: str, archive_to: s3.IBucket) -> None:
     """Let a role do what a sweep with ``action`` does under ``prefix``, and nothing else."""
     listing = iam.PolicyStatement(
         actions=["s3:ListBucket"],
         resources=[bucket.bucket_arn],
         conditions={"StringLike": {"s3:prefix": [prefix, f"{prefix}*"]}},
     )
-    role.grant_principal.add_to_principal_policy(listing)
+    role.allow(listing)
     if action == "report":
         return
     swept, archived = bucket.arn_for_objects(f"{prefix}*"), archive_to.arn_for_objects(f"{ARCHIVE}{prefix}*")
@@ -176,10 +189,15 @@ def allow_sweeping(role: iam.IGrantable, bucket: s3.IBucket, prefix: str, action
         _allow_objects(role, ["s3:GetObjectTagging"], swept, _SWEPT)
 
 
-def _allow_objects(role: iam.IGrantable, actions: list[str], objects: str, reason: str) -> None:
-    role.grant_principal.add_to_principal_policy(iam.PolicyStatement(actions=actions, resources=[objects]))
+def _allow_deleting(role: OwnRole, tables: Stores) -> None:
+    payloads = tables.payloads.arn_for_objects("payloads/*")
+    _allow_objects(role, ["s3:DeleteObject"], payloads, "A large payload's key contains its saga's id.")
+
+
+def _allow_objects(role: OwnRole, actions: list[str], objects: str, reason: str) -> None:
+    role.allow(iam.PolicyStatement(actions=actions, resources=[objects]))
     acknowledge_objects(role, objects, reason)
 
 
-def _allow(role: iam.Role, actions: list[str], resources: list[str]) -> None:
-    role.add_to_policy(iam.PolicyStatement(actions=actions, resources=resources))
+def _allow(role: OwnRole, actions: list[str], resources: list[str]) -> None:
+    role.allow(iam.PolicyStatement(actions=actions, resources=resources))

@@ -1,5 +1,6 @@
-"""The supervisor: a function that looks for stalled sagas every one to five minutes, and for sagas to purge every five
-minutes. It sweeps every hour, and verifies a sample of audit trails every day."""
+"""The supervisor: a function that one rule calls every one to five minutes. At each call it looks for stalled sagas,
+every five minutes for sagas to purge. It sweeps every hour, verifies a sample of audit trails every day, and looks for
+leftovers every week."""
 
 from __future__ import annotations
 
@@ -15,16 +16,13 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.cdk.compute.functions import SagaFunction, SharedAssets
-from sagas.cdk.compute.permissions import allow_all_sagas, allow_sending, allow_working
+from sagas.cdk.compute.permissions import allow_all_sagas, allow_finding_leftovers, allow_sending, allow_working
 from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.layout.tags import tag_part
 from sagas.cdk.parts.alarms import FEW_MINUTES, Alarms
 from sagas.cdk.parts.part import Part
 
 _TIMEOUT, _MEMORY = 300, 256
-_PURGE_EVERY = Duration.minutes(5)
-_SWEEP_EVERY = Duration.hours(1)
-_VERIFY_EVERY = Duration.days(1)
 _OFTEN = timedelta(minutes=2)
 
 _MISSED = "The next call makes up for a missed call, and an alarm fires if no call comes."
@@ -32,7 +30,7 @@ _FINDINGS = {"Serverless-LambdaAsyncFailureDestination": _MISSED, "Serverless-Ev
 
 
 class SupervisorFunction(SagaFunction, Part):
-    """The supervisor's function and its rules. It finds sagas to recover or purge, and passes them to work queues."""
+    """The supervisor's function and its rule. It finds sagas to recover or purge, and passes them to work queues."""
 
     def __init__(
         self,
@@ -53,23 +51,31 @@ class SupervisorFunction(SagaFunction, Part):
             environment=environment,
             function=options,
             description="Finds stalled sagas and sagas to purge, and sweeps orphaned objects",
+            sends_to=shared.queues.values(),
         )
-        # Operators call the alias, so they reach the same version as the rules, also during a deployment.
+        # Operators call the alias, so they reach the same version as the rule, also during a deployment.
         tag_part(self.alias, "supervisor")
         allow_all_sagas(self.role, shared.tables)
+        allow_finding_leftovers(self.role, shared.tables)
         allow_sending(self.role, shared.queues.values(), counting=True)
         for queue in work.values():
             allow_working(self.role, queue)
         self._every = shared.options.recover_every
-        every = Duration.minutes(self._every // timedelta(minutes=1))
+        minutes = self._every // timedelta(minutes=1)
         # The next scheduled call is the retry. A late call would only repeat work.
-        self.alias.configure_async_invoke(retry_attempts=0, max_event_age=every)
+        self.alias.configure_async_invoke(retry_attempts=0, max_event_age=Duration.minutes(minutes))
         acknowledge(Validations.of(self), _FINDINGS)
-        self._call("recover", every, queue=True)
-        self._call("purge", _PURGE_EVERY, queue=True)
-        self._call("sweep", _SWEEP_EVERY)
-        if shared.options.verify_sample:
-            self._call("verify", _VERIFY_EVERY, sample=shared.options.verify_sample)
+        tick = {
+            "task": "tick",
+            "time": events.EventField.from_path("$.time"),
+            "sample": shared.options.verify_sample,
+        }
+        target = targets.LambdaFunction(
+            cast("lambda_.IFunction", self.alias), event=events.RuleTargetInput.from_object(tick), retry_attempts=0
+        )
+        # At whole minutes, unlike a rate, so that the function knows from the event's time which tasks are due.
+        schedule = events.Schedule.cron(minute=f"0/{minutes}")
+        events.Rule(self, "Tick", schedule=schedule, targets=[cast("events.IRuleTarget", target)])
 
     def watch(self, alarms: Alarms) -> None:
         """Watch whether the supervisor is called, and whether its calls succeed."""
@@ -82,16 +88,3 @@ class SupervisorFunction(SagaFunction, Part):
         alarms.watch("SupervisorSilent", calls, silent, "supervisor-silent", silence=True, periods=periods)
         alarms.watch_throttles("SupervisorThrottles", self.function, what)
         alarms.guard(self, self.alias, errors)
-
-    def _call(self, task: str, every: Duration, **more: bool | int) -> None:
-        target = targets.LambdaFunction(
-            cast("lambda_.IFunction", self.alias),
-            event=events.RuleTargetInput.from_object({"task": task, **more}),
-            retry_attempts=0,
-        )
-        events.Rule(
-            self,
-            task.capitalize(),
-            schedule=events.Schedule.rate(every),
-            targets=[cast("events.IRuleTarget", target)],
-        )

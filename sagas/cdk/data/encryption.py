@@ -11,6 +11,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from sagas.cdk.layout.acknowledge import acknowledge
+from sagas.cdk.layout.roles import OwnRole
 from sagas.cdk.options.service_options import AnyKey, ServiceOptions
 
 _USES = ("Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey")
@@ -18,13 +19,13 @@ _SERVICES = ("dynamodb", "lambda", "s3", "secretsmanager", "sqs")
 """The AWS services that encrypt a service's data."""
 
 
-def allow_key(role: iam.Role, key: AnyKey | None) -> None:
+def allow_key(role: OwnRole, key: AnyKey | None) -> None:
     """Let a function read and write encrypted data. The key's policy must leave access control to IAM, as the CDK's
     default does."""
     if key is not None:
         actions = [f"kms:{use}" for use in _USES]
         via = via_services(*_SERVICES)
-        role.add_to_policy(iam.PolicyStatement(actions=actions, resources=[key.key_arn], conditions=via))
+        role.allow(iam.PolicyStatement(actions=actions, resources=[key.key_arn], conditions=via))
 
 
 def via_services(*services: str) -> dict[str, dict[str, list[str]]]:

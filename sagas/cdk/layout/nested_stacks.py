@@ -28,14 +28,16 @@ MOST_AT_ONCE = 2_500
 """CloudFormation can change at most this many resources of nested stacks in one operation."""
 _FUNCTIONS = 3
 """Every service has this many functions besides those of steps: for the API, the supervisor and ``bulk``."""
-OF_SERVICE = 59
-"""Resources of every service, without routes: tables, bucket, layer, API, dashboard; these functions and alarms."""
+MOST_IN_ROLE = 20
+"""The most queues that a role names in itself."""
+OF_SERVICE = 41
+"""Resources of every service, without routes: tables, bucket, layer, log, API; these functions and alarms."""
 OF_SAGA = 9
 """The largest number of alarms that a saga type has."""
 OF_QUEUE = 2
 """Resources per queue: the queue and its policy."""
-_OF_FUNCTION = 9
-"""Resources per function: log, role, policy, function, version, alias, event source and two alarms."""
+_OF_FUNCTION = 7
+"""Resources per function: role, function, version, alias, event source and two alarms."""
 TOKEN = "Token"  # noqa: S105 - identifies a service, and is not a secret
 
 
@@ -137,7 +139,12 @@ def service_token(scope: Construct) -> str:
 
 def of_function(groups: int, *, gradual: bool) -> int:
     """Count the resources of a step group's function, including its alarms."""
-    return _OF_FUNCTION + (1 if gradual else 0) + max(0, math.ceil((groups - 40) / 20))
+    return _OF_FUNCTION + (1 if gradual else 0) + _policies(groups)
+
+
+def _policies(queues: int) -> int:
+    """Count the policies next to a role that names this many queues of steps: up to 20 fit in the role itself."""
+    return 0 if queues <= MOST_IN_ROLE else 1 + max(0, math.ceil((queues - 40) / 20))
 
 
 def counted(catalogue: Catalogue, parts: tuple[int, int]) -> tuple[int, int]:
@@ -149,6 +156,8 @@ def counted(catalogue: Catalogue, parts: tuple[int, int]) -> tuple[int, int]:
     functions = sum(of_function(count, gradual=gradual) * count for count in groups)
     stacks = sum(1 + count // 20 for count in groups)
     # CodeDeploy needs an application, a role, and a group per function. A network needs a security group.
-    once = OF_SERVICE + (2 + _FUNCTIONS if gradual else 0) + (1 if catalogue.service_options.network else 0)
+    options = catalogue.service_options
+    functions += _policies(sum(groups)) and _FUNCTIONS
+    once = OF_SERVICE + (2 + _FUNCTIONS if gradual else 0) + (1 if options.network else 0) + options.dashboard
     together, later = parts
     return once + together + queues + functions + OF_SAGA * len(groups), once + later + queues + stacks

@@ -52,7 +52,9 @@ class CallbackSecret(Construct, Part):
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
         """Count the secret, its alarm and the API's resources for callbacks, if a wait is public."""
-        return 5 if has_public_waits(catalogue.sagas) else 0
+        if not has_public_waits(catalogue.sagas):
+            return 0
+        return 2 if catalogue.service_options.routes_in_document else 5
 
     def watch(self, alarms: Alarms) -> None:
         """Watch for a secret that is too short."""
@@ -69,11 +71,11 @@ class CallbackSecret(Construct, Part):
         """Let a function read the current and the previous key."""
         actions, arn = ["secretsmanager:GetSecretValue"], self.secret.secret_arn
         versions = {"StringEquals": {"secretsmanager:VersionStage": ["AWSCURRENT", "AWSPREVIOUS"]}}
-        function.role.add_to_policy(iam.PolicyStatement(actions=actions, resources=[arn], conditions=versions))
+        function.role.allow(iam.PolicyStatement(actions=actions, resources=[arn], conditions=versions))
         function.add_variables({"SAGAS_CALLBACK_URL": self._base, "SAGAS_CALLBACK_SECRET": arn})
 
 
-def base_of(service: str, api: apigateway.RestApi, path: str) -> str:
+def base_of(service: str, api: apigateway.RestApiBase, path: str) -> str:
     """Return the start of all URLs of an API."""
     try:
         stage = cast("apigateway.CfnStage", api.deployment_stage.node.default_child).stage_name

@@ -132,6 +132,7 @@ class CommandFunction(SagaFunction, Part):
             environment=self._environment,
             function=options,
             description="Executes commands, and starts sagas and sends signals for events",
+            sends_to=shared.queues.values(),
             # The function resends a command that cannot be executed yet, and steps can send commands.
             recursive=True,
         )
@@ -146,13 +147,13 @@ class CommandFunction(SagaFunction, Part):
         sending = iam.PolicyStatement(
             actions=["sqs:SendMessage"], resources=[commands.queue.queue_arn, commands.dead_letters.queue_arn]
         )
-        self.role.add_to_policy(sending)
+        self.role.allow(sending)
         self.listen(cast("sqs.IQueue", commands.queue))
 
     @classmethod
     def reserve(cls, catalogue: Catalogue) -> int:
         """Count the function, the two queues and the alarms, in case they are requested."""
-        return 14 if catalogue.gradual else 13
+        return 12 if catalogue.gradual else 11
 
     def watch(self, alarms: Alarms) -> None:
         what = "Commands or events were rejected, or could not be delivered."

@@ -75,7 +75,7 @@ class Outbox(SagaFunction, Part):
         allow_publishing(self.role, tables, payloads=published.payloads)
         supervisor.add_variables(publishing)
         for role in (self.role, supervisor.role):
-            role.add_to_policy(iam.PolicyStatement(actions=["events:PutEvents"], resources=[self.bus.event_bus_arn]))
+            role.allow(iam.PolicyStatement(actions=["events:PutEvents"], resources=[self.bus.event_bus_arn]))
         # If a change cannot be published, Lambda isolates it by splitting the batch, and continues with the others.
         self.lost = follow(
             self,
@@ -98,7 +98,7 @@ class Outbox(SagaFunction, Part):
     @classmethod
     def reserve(cls, catalogue: Catalogue) -> int:
         """Count the same resources even without the option, because the bus may be requested later."""
-        return 14 if catalogue.gradual else 13
+        return 12 if catalogue.gradual else 11
 
     def watch(self, alarms: Alarms) -> None:
         """Watch events that are published late, or not at all."""

@@ -23,7 +23,8 @@ from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IDependable
 
-from sagas.cdk.data.encryption import allow_key
+from sagas.cdk.data.encryption import allow_key, via_services
+from sagas.cdk.layout.roles import OwnRole
 from sagas.cdk.messages.commands import TIMEOUT, CommandFunction, CommandQueue
 from sagas.cdk.options.service_options import AnyKey
 from sagas.errors import DefinitionError
@@ -123,12 +124,12 @@ class Connector:
         """Return the command queue as the target of a schedule."""
         queue, dead_letters = self.commands.queue.queue_arn, self.commands.dead_letters.queue_arn
         # All schedules of the service share one role.
-        role = cast("iam.Role | None", self.commands.node.try_find_child("SchedulerRole"))
+        role = cast("OwnRole | None", self.commands.node.try_find_child("SchedulerRole"))
         if role is None:
             condition = {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
             principal = iam.ServicePrincipal("scheduler.amazonaws.com", conditions=condition)
-            role = iam.Role(self.commands, "SchedulerRole", assumed_by=cast("iam.IPrincipal", principal))
-            role.add_to_policy(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[queue, dead_letters]))
+            role = OwnRole(self.commands, "SchedulerRole", principal=principal)
+            role.allow(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[queue, dead_letters]))
             allow_key(role, self.key)
         return scheduler.CfnSchedule.TargetProperty(
             arn=queue,
@@ -163,6 +164,10 @@ class Connector:
             raise DefinitionError(f"{what}: the queue {queue.node.path} {fault}")
         if queue.fifo:
             raise DefinitionError(f"{what}: the queue {queue.node.path} is a FIFO queue; sagas cannot keep its order")
+        if queue.encryption_master_key is not None:  # the app's queue may have another key than the service
+            key, via = queue.encryption_master_key.key_arn, via_services("sqs")
+            statement = iam.PolicyStatement(actions=["kms:Decrypt"], resources=[key], conditions=via)
+            self.function.role.allow(statement)
         self.function.listen(cast("sqs.IQueue", queue))
         self.function.declare(queue.queue_arn, command)
 

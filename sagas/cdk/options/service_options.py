@@ -38,6 +38,7 @@ _OWN_FUNCTIONS = {
 """The service's own functions, which run no steps, and the options that do not apply to them."""
 _SERVICE = "[A-Za-z0-9_./-]{1,100}"
 _ALIAS = "(?![0-9]+$)[A-Za-z0-9_-]{1,128}"
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _BASE_URL = re.compile(r"https://[^\s?#]+[^\s?#/]")
 
 Isolation = Literal["step", "saga"]
@@ -113,6 +114,7 @@ class SagaServiceProps(TypedDict, total=False):
             whose policy lets CloudWatch publish. Alarms cannot publish to a topic that is encrypted with ``aws/sns``.
         runbook_url: the address where you publish the runbook. Each alarm links to its section. Default: its path here.
         dashboard: whether to create a CloudWatch dashboard. Three are free per account; each other costs 3 USD a month.
+            Default: none.
         removal_policy: what happens to tables, bucket and logs when they leave the stack. Default: they are kept,
             except after a failed first deployment.
         deletion_protection: whether the tables refuse to be deleted. Default: only if ``removal_policy`` is ``RETAIN``.
@@ -132,6 +134,9 @@ class SagaServiceProps(TypedDict, total=False):
         bundle_sdk: whether the layer contains the installed boto3 and botocore. Otherwise functions use those of the
             runtime, which AWS updates. ``True`` adds all of botocore, about 60 MB. A list of the services that steps
             call, such as ``["sns", "kms"]``, leaves out all others.
+        provided: modules that functions get by other means than ``requirements.txt``, such as a layer of your own:
+            ``("weasyprint",)``. All other modules that the code imports must be in its package, in the layer or in the
+            runtime. Otherwise the synthesis names the file, the line and the line to add.
         payload_versions: how long overwritten and deleted payloads can be recovered from the bucket, in whole days.
             Default: not at all. Purged payloads stay there for the same time.
         throttling: the limits of the API.
@@ -142,7 +147,7 @@ class SagaServiceProps(TypedDict, total=False):
         architecture: the architecture of functions that do not set their own.
         runtime: the runtime of functions that do not set their own: Python 3.11 or newer.
         log_level: DEBUG, INFO, WARNING, ERROR or CRITICAL.
-        log_retention: the retention of all log groups.
+        log_retention: the retention of the log group of all functions, and of the access log.
         retention: how long ended sagas are kept before the supervisor purges them, with audit entries and payloads.
             Default: for good. Sagas whose type owns objects are kept. Sagas that need an operator are kept until they
             are settled.
@@ -192,6 +197,7 @@ class SagaServiceProps(TypedDict, total=False):
     access_log: AccessLog | AccessLogs
     tracing: bool
     bundle_sdk: bool | Sequence[str]
+    provided: Sequence[str]
     payload_versions: timedelta | None
     throttling: Throttling | None
     callback_base_url: str | None
@@ -270,7 +276,7 @@ class ServiceOptions:
     nested_stacks: bool | None = None
     alarm_topic: AnyTopic | str | None = None
     runbook_url: str = RUNBOOK
-    dashboard: bool = True
+    dashboard: bool = False
     removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
     deletion_protection: bool | None = None
     encryption_key: AnyKey | None = None
@@ -280,6 +286,7 @@ class ServiceOptions:
     access_log: AccessLog | AccessLogs = "off"
     tracing: bool = True
     bundle_sdk: bool | Sequence[str] = False
+    provided: Sequence[str] = ()
     payload_versions: timedelta | None = None
     throttling: Throttling | None = None
     callback_base_url: str | None = None
@@ -311,6 +318,8 @@ class ServiceOptions:
         self._check_api()
         if isinstance(self.bundle_sdk, str):
             raise DefinitionError(f"{self.service}: bundle_sdk must be a list of services, not {self.bundle_sdk!r}")
+        if isinstance(self.provided, str) or not all(map(_MODULE.fullmatch, self.provided)):
+            raise DefinitionError(f"{self.service}: provided must be a list of modules, not {self.provided!r}")
         for option, named, form in (("service_name", self.service, _SERVICE), ("alias", self.alias, _ALIAS)):
             if re.fullmatch(form, named) is None:
                 raise DefinitionError(f"{self.service}: {option} must match {form}, not {named!r}")
@@ -400,6 +409,11 @@ class ServiceOptions:
     @property
     def access_logs(self) -> AccessLogs:
         return self.access_log if isinstance(self.access_log, AccessLogs) else AccessLogs(self.access_log)
+
+    @property
+    def routes_in_document(self) -> bool:
+        """Whether the API's routes are one document. A document cannot be mounted, or name an authorizer of the app."""
+        return self.mount is None and self.authorizer is None
 
     def _check_api(self) -> None:
         one_of(self.service, "access_log", self.access_logs.api, get_args(AccessLog))

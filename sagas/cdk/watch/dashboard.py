@@ -37,7 +37,7 @@ class ServiceDashboard(Construct):
         shared: SharedAssets,
         functions: Mapping[tuple[str, str], SagaFunction],
         supervisor: lambda_.Function,
-        api: apigateway.RestApi,
+        api: apigateway.RestApiBase,
         base_path: str,
     ) -> None:
         super().__init__(scope, id)

@@ -19,6 +19,7 @@ from sagas.engine.clock import SystemClock
 from sagas.errors import NotFound, SagaError, full_text
 from sagas.messaging.message import parse_record, redrive_attributes
 from sagas.paths import is_path
+from sagas.spellings import HIDDEN
 
 if TYPE_CHECKING:  # the client imports this module
     from sagas.client.client import SagaClient
@@ -26,7 +27,6 @@ if TYPE_CHECKING:  # the client imports this module
 
 _AT_ONCE = 16
 """At most this many sagas are read at a time."""
-_HIDDEN = "***"
 _NAMES = ("action", "command", "type", "saga_id", "step")
 """The fields of a command that are no data."""
 _PAYLOAD = 3
@@ -285,14 +285,15 @@ class DeadLetterQueue:
 
 
 def _without_payloads(text: str, body: Any) -> str:
-    """Return a body with ``***`` in place of all payloads, because the types that mark secrets are not known here."""
+    """Return a body with ``***`` in place of all payloads and of texts that may quote them, because the types that mark
+    secrets are not known here."""
     fields = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
     inputs, commit = fields.get("inputs"), fields.get("commit")
     view = dict(fields)
     if isinstance(inputs, list):
         view["inputs"] = [_without_payload(entry) for entry in cast("list[Any]", inputs)]
-    if isinstance(commit, dict) and cast("dict[str, Any]", commit).get("payload") is not None:
-        view["commit"] = {**cast("dict[str, Any]", commit), "payload": _HIDDEN}
+    if isinstance(commit, dict):
+        view["commit"] = _without_texts(cast("dict[str, Any]", commit))
     return text if view == fields else json.dumps(view, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -301,13 +302,25 @@ def _without_payload(entry: Any) -> Any:
     parts = cast("list[Any]", entry) if isinstance(entry, list) else []
     if len(parts) <= _PAYLOAD or parts[_PAYLOAD] is None:
         return cast("Any", entry)
-    return [*parts[:_PAYLOAD], _HIDDEN]
+    return [*parts[:_PAYLOAD], HIDDEN]
+
+
+def _without_texts(commit: dict[str, Any]) -> dict[str, Any]:
+    """Return an outcome that waits in a message, with ``***`` in place of its payload and its texts."""
+    view = {**commit, "payload": HIDDEN} if commit.get("payload") is not None else commit
+    details: Any = commit.get("details")
+    if not isinstance(details, dict):
+        return view
+    texts = {name: HIDDEN for name in ("message", "stack_trace") if name in details}
+    error = cast("Any", details).get("error")
+    failure = {"error": {**cast("dict[str, Any]", error), "message": HIDDEN}} if isinstance(error, dict) else {}
+    return {**view, "details": {**cast("dict[str, Any]", details), **texts, **failure}}
 
 
 def _rejected(fields: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     """Return the body of a rejected command or event without its data: no type says which part of it is secret. ``own``
     are the fields of a command, of which some are no data."""
-    return json.dumps({name: value if name in _NAMES and name in own else _HIDDEN for name, value in fields.items()})
+    return json.dumps({name: value if name in _NAMES and name in own else HIDDEN for name, value in fields.items()})
 
 
 def _read(message: Mapping[str, Any]) -> DeadLetter:

@@ -14,19 +14,21 @@ from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from sagas.authoring.codec import content_hash, encode
+from sagas.authoring.context import StepLogger
 from sagas.authoring.policies import MOST_CHILDREN
-from sagas.authoring.redaction import without
 from sagas.core import events as ev
 from sagas.core.commands import Send
 from sagas.core.rules import misfit, next_look, settles, undo_still_owed
-from sagas.core.states import DeadMessage, Lease, SagaState, StepState
+from sagas.core.states import DeadMessage, Lease, Progress, SagaState, StepState
 from sagas.core.text import iso
 from sagas.engine.attempt.context import StepContext
 from sagas.engine.attempt.course import COMMIT_RESERVE, RECORDING, Course, Value, correlated
 from sagas.engine.attempt.failures import (
+    NotCalled,
     NotRead,
-    checked,
     is_gone,
+    leading,
+    not_called,
     not_read,
     postponement,
     step_failure,
@@ -40,6 +42,7 @@ from sagas.engine.ports import Gate, Gates, shut_gate
 from sagas.engine.registry import SagaType
 from sagas.errors import NotYet, SagaError, TypeChanged, Unavailable, WrongResult
 from sagas.messaging.message import Message, PendingCommit
+from sagas.spellings import Secrets
 from sagas.store.connection import Changed
 from sagas.store.control.control import ControlItems
 from sagas.store.journal.entries import details_of, hiding
@@ -101,10 +104,6 @@ class Invocation(Struct, frozen=True):
     lambda_context: Any = None
 
 
-class _NotOwed(SagaError):
-    """The undo is not called, because its step did not complete."""
-
-
 class NotCommitted(Unavailable):
     """The code ran, but its outcome could not be committed: the store is unreachable.
 
@@ -157,7 +156,11 @@ class Attempt:
         self._course = course
         self._next: Lease | None = None
         self._values: dict[str, Value] = {}
+        self._answered: list[str] = []
+        self._secrets: Secrets | None = None
+        self._mark = saga_type.definition.redaction.mark
         self._began = False
+        self._silence: Callable[[], object] = lambda: None
         self._until = 0.0
         self.shut: Gate | None = None
 
@@ -253,11 +256,11 @@ class Attempt:
         if held.lease is not None:
             needed_until = self._course.lease_end(claimed_at(held.lease.owner), self._code.timeout)
         if self._message.chained and held.lease is not None and clock.now() >= held.lease.expires_at:
-            raise Unavailable("the lease expired before the step could start; it will be retried")
+            raise NotCalled(ev.LATE, "the lease expired before the step could start")
         code = self._type.step(message.step)
         index = message.index
         if message.undo and not undo_still_owed(self._type.plan(held.steps), index, held.steps[index]):
-            raise _NotOwed("the step did not complete, so its undo is not called")
+            raise NotCalled(ev.NOT_OWED, "the step did not complete, so its undo is not called")
         values = self._values = self._inputs(held)
         if held.unread is not None and held.unread.listed:
             self._unlist(held)
@@ -270,17 +273,24 @@ class Attempt:
             prefix=definition.prefix,
             deadline_at=self._invocation.deadline - RECORDING,
             clock=clock,
-            logger=services.logger,
+            logger=self._logger(),
             check_cancelled=self._cancel_accepted,
+            saga_ends_at=0.0 if held.past_pivot else held.ends_at,
         )
         if services.connect is not None:
             context.connect = services.connect
         if code.public:
-            context.callback = partial(services.callback_url, message.saga, message.saga_id, message.step)
+            context.callback = self._callback()
         if code.waits_for == "signal" and not message.undo:
             context.answer = partial(self._answer, held, code.signal_type)
         progress = ProgressReport(
-            services.control.note_progress, held, clock, context.mark_lost, logger=services.logger
+            services.control.note_progress,
+            held,
+            clock,
+            context.mark_lost,
+            logger=services.logger,
+            redact=self._redacted,
+            mark=self._mark,
         )
         context.report = progress.report
         beat = Heartbeat(
@@ -297,7 +307,11 @@ class Attempt:
         payloads = {name: value.payload for name, value in values.items()}
         changed = changed_children(definition, held)
         with progress, beat:
-            payload = services.runner.run(definition, code, message.undo, payloads, context, self._code_began, changed)
+            began = partial(self._code_begins, held)
+            try:
+                payload = services.runner.run(definition, code, message.undo, payloads, context, began, changed)
+            finally:
+                self._silence()
         if code.waits_for == "time" and not message.undo:
             self._until = moment(payload, clock.now())
         return payload
@@ -322,19 +336,51 @@ class Attempt:
             cached |= {seq: Value(read[seq].payload, read[seq].hidden) for seq in missing}
         return {name: cached[seq] for name, seq in needed.items()}
 
+    def _callback(self) -> Callable[[], str]:
+        """Return the function that makes the URL of a public wait. The key that signs it is an input of the wait, so it
+        is read before the code is called."""
+        message = self._message
+        url = partial(self._services.callback_url, message.saga, message.saga_id, message.step)
+        if not message.undo:
+            try:
+                url()
+            except Unavailable as error:
+                raise NotRead(error) from error
+            except SagaError:  # the service has no callbacks, which code that reads the URL learns
+                pass
+        return url
+
     def _unlist(self, held: SagaState) -> None:
         """Take the saga off the attention list, because its inputs can be read again."""
         stale_after = self._type.definition.stale_after.total_seconds()
         with suppress(Unavailable):  # the next commit does the same
             self._services.control.mark_read(held, stale_after)
 
-    def _code_began(self) -> None:
+    def _code_begins(self, held: SagaState) -> None:
+        """Record that the code begins. Past the saga's deadline, raise instead (rule 20)."""
+        from sagas.threads import OVERTIME  # imported here, because most functions run no steps
+
+        if held.out_of_time(self._services.clock.now()):
+            raise NotCalled(ev.LATE, "the saga's deadline passed before the step could start")
         self._began = True
         if self._context is not None:
             self._context.begin(self._code.timeout)
+            patience = self._context.cleanup_until - self._services.clock.now()
+            hangs = partial(self._hangs, held, self._context)
+            self._silence = OVERTIME.set(patience, hangs, self._services.logger)
             name = "undo started" if self._context.undo else "step started"
             fields = {"saga_id": self._context.saga_id, "step": self._context.step, "attempt": self._context.attempt}
             self._services.logger.info(name, extra=fields)
+
+    def _hangs(self, held: SagaState, context: StepContext) -> None:
+        """Report that the code has not ended after its timeout. Nothing is committed or released, because the code may
+        still act (rule 5). If its process ends, the takeover records the timeout."""
+        step, number = held.steps[self._message.index], self._number(held)
+        text = f"the code has not ended {context.overtime:.1f} s after its timeout of {self._code.timeout:g} s"
+        fields = {"saga_id": held.saga_id, "step": step.name, "attempt": number}
+        self._services.logger.error(f"attempt {number} of {self._named(step)} hangs: {text}", extra=fields)
+        noted = Progress(0.0, text, self._services.clock.now(), late=True, redacted_by=self._mark)
+        self._services.control.note_progress(held, noted)
 
     def _cancel_accepted(self) -> bool:
         """Whether a cancel was accepted; false if the store is unreachable."""
@@ -350,7 +396,10 @@ class Attempt:
 
         data, index = encode(value, type_), self._message.index
         payload = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
-        hidden = self._type.definition.redaction.hidden.get(self._message.step, ())
+        redaction = self._type.definition.redaction
+        hidden = redaction.hidden.get(self._message.step, ())
+        self._answered += redaction.view(self._message.step, data)[1]
+        self._secrets = None
         signal = SentSignal(payload, content_hash(data), EntryContext().actor, self._services.clock.now(), hidden)
         # The answer does not matter: if another signal or a cancel came first, or the lease is lost, the commit
         # notices.
@@ -379,30 +428,40 @@ class Attempt:
     def fail(self, held: SagaState, error: Exception) -> Committed:
         """Journal and commit the failure."""
         step, index, retry = held.steps[self._message.index], self._message.index, self._code.retry
-        if isinstance(error, _NotOwed):
-            now = self._services.clock.now()
-            passed = index, step.undo_attempts.made, str(error), 0.0, now, now
-            return self._commit(held, ev.CompensationPostponed(*passed, because=ev.NOT_OWED), None, {})
-        error = checked(error) if isinstance(error, NotYet) else error
+        if isinstance(error, NotCalled):
+            fields = {"saga_id": held.saga_id, "step": step.name, "reason": error.because}
+            self._services.logger.info(f"{self._named(step)} was not called: {error}", extra=fields)
+            return self._commit(held, not_called(held, index, error, self._services.clock.now()), None, {})
         if isinstance(error, NotRead):
             fact = not_read(held, index, error.cause, self._services.clock)
             fields = {"saga_id": held.saga_id, "step": step.name, "error": fact.message, "until": iso(fact.retry_at)}
             text = f"{self._named(step)} was not called: its inputs cannot be read"
             self._services.logger.warning(text, extra=fields)
             return self._commit(held, fact, None, {})
+        raised = error
+        error = leading(raised, retry)
         if isinstance(error, NotYet):
             poll_timeout, now = self._type.step(step.name).poll_timeout, self._services.clock.now()
-            return self._commit(held, postponement(held, index, error, poll_timeout, now), None, {})
+            fact = postponement(held, index, error, poll_timeout, now, self._redacted, self._mark)
+            return self._commit(held, fact, None, self._marked)
         failure = retry, step, index, error, self._services.clock
-        redact = partial(without, secrets=secrets_in(self._type.definition, self._code.parameters, self._values))
+        redact = self._redacted
         if self._message.undo:
-            fact, details = undo_failure(*failure, self._invocation.trace_id, began=self._began, redact=redact)
+            trace_id = self._invocation.trace_id
+            fact, details = undo_failure(*failure, trace_id, raised=raised, began=self._began, redact=redact)
         else:
             cancelled = self._context is not None and self._context.knows_of_cancel
             plan, now = self._type.plan(held.steps), self._services.clock.now()
             look_at = next_look(plan, held, now) if settles(plan, held, now) else 0.0
             fact, details = step_failure(
-                *failure, cancelled=cancelled, began=self._began, redact=redact, look_at=look_at
+                *failure,
+                raised=raised,
+                cancelled=cancelled,
+                began=self._began,
+                redact=redact,
+                look_at=look_at,
+                in_doubt_on=self._type.step(step.name).in_doubt_on,
+                late=self._context is not None and self._context.refused,
             )
         # The journal has the whole error. The log has only its type, because the text may quote payloads.
         fields: dict[str, Any] = {"saga_id": held.saga_id, "step": step.name, "error": type(error).__name__}
@@ -416,7 +475,29 @@ class Attempt:
             fields["delay"] = round(retry_at - self._services.clock.now(), 3)
             text += f"; next attempt in {fields['delay']:g} s"
         self._services.logger.warning(text, extra=fields)
-        return self._commit(held, fact, None, details)
+        return self._commit(held, fact, None, details | self._marked)
+
+    def _redacted(self, text: str, longest: int | None = None) -> str:
+        """Return a text of the code, cut to ``longest`` characters, without the hidden values that the code could
+        see."""
+        if self._secrets is None:
+            known = secrets_in(self._type.definition, self._code.parameters, self._values)
+            self._secrets = Secrets((*known, *self._answered))
+        return self._secrets.without(text, longest)
+
+    @property
+    def _marked(self) -> dict[str, Any]:
+        """Details that say under which type the texts of an entry were redacted."""
+        return {"redacted_by": self._mark} if self._mark else {}
+
+    def _logger(self) -> StepLogger:
+        """Return the logger of the code. Its lines are redacted if the code can see hidden values."""
+        logger = StepLogger(self._services.logger)
+        if self._mark or any(value.hidden for value in self._values.values()):
+            from sagas.engine.attempt.redacted_lines import RedactedLines  # imported here: most types hide nothing
+
+            logger.addFilter(RedactedLines(self._redacted))
+        return logger
 
     def _named(self, step: StepState) -> str:
         return f"the undo of step {step.name}" if self._message.undo else f"step {step.name}"

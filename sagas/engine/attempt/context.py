@@ -33,6 +33,7 @@ class StepContext(Struct):
     Args:
         deadline_at: epoch seconds by which the function must end; once the code has started, by which the code must
             end.
+        saga_ends_at: epoch seconds of the saga's own deadline, at which the step should stop; 0 if it need not.
         callback: the function that makes the URL of a public wait; ``None`` for other steps.
         answer: the function that sends a signal to the step itself; ``None`` if the step waits for no signal.
     """
@@ -47,6 +48,7 @@ class StepContext(Struct):
     clock: Clock
     logger: logging.Logger
     check_cancelled: Callable[[], bool] = lambda: False
+    saga_ends_at: float = 0.0
     report: Callable[[float, str], None] = lambda fraction, message: None
     connect: Callable[[str], Any] = _client
     trace: Callable[[], dict[str, str]] = dict
@@ -54,6 +56,7 @@ class StepContext(Struct):
     answer: Callable[[object], None] | None = None
     _cancelled: bool = False
     _lost: bool = False
+    _refused: bool = False
     _checked_at: float = field(default=0.0)
     _began_at: float = field(default=0.0)
     _ends_at: float = field(default=0.0)
@@ -77,6 +80,15 @@ class StepContext(Struct):
     def late(self) -> bool:
         """Whether the deadline has passed."""
         return self.clock.now() >= self.deadline_at
+
+    def refuse(self) -> None:
+        """Note that the code ended after its deadline, so what it returned or raised does not count."""
+        self._refused = True
+
+    @property
+    def refused(self) -> bool:
+        """Whether the code ended after its deadline."""
+        return self._refused
 
     @property
     def cleanup_until(self) -> float:
@@ -148,25 +160,30 @@ class StepContext(Struct):
 
     @property
     def cancelled(self) -> bool:
-        """Whether to stop: the timeout has expired, the lease is lost or, except in an undo, a cancel was accepted."""
+        """Whether to stop: the timeout has expired, the lease is lost or, except in an undo, a cancel was accepted or
+        the saga's own deadline has passed."""
         now = self.clock.now()
         if self._lost or self.late:
             return True
+        self._cancelled = self._cancelled or 0.0 < self.saga_ends_at <= now
         if not self.undo and not self._cancelled and now - self._checked_at >= _CANCEL_CHECK:
             self._cancelled, self._checked_at = self.check_cancelled(), now
         return self._cancelled
 
     @property
     def knows_of_cancel(self) -> bool:
-        """Whether the code already knows of an accepted cancel. Sends no request."""
+        """Whether the code already knows of an accepted cancel, or of the saga's deadline. Sends no request."""
         return self._cancelled
 
     def raise_if_cancelled(self) -> None:
-        """Raise ``Cancelled`` if a cancel was accepted, the lease was lost, or the timeout has expired."""
+        """Raise ``Cancelled`` if a cancel was accepted, the lease was lost, or the timeout or the saga's deadline has
+        passed."""
         if not self.cancelled:
             return
         if self._lost:
             raise Cancelled(f"saga {self.saga_id} was taken over by another worker: this attempt took too long")
+        if 0.0 < self.saga_ends_at <= self.clock.now():
+            raise Cancelled(f"the deadline of saga {self.saga_id} has passed")
         if self._cancelled:
             raise Cancelled(f"saga {self.saga_id} was cancelled")
         raise Cancelled(f"the timeout of step {self.step} has expired")

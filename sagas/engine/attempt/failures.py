@@ -11,7 +11,7 @@ import math
 import traceback
 from collections.abc import Callable
 from itertools import takewhile
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -21,7 +21,17 @@ from sagas.core.commands import Postpone
 from sagas.core.rules import next_reading
 from sagas.core.states import Polling, SagaState, StepState
 from sagas.engine.clock import Clock, claimed_at
-from sagas.errors import Denied, NotYet, Rejected, SagaError, TimedOut, TypeChanged, Unavailable, WrongResult, text_of
+from sagas.errors import (
+    Denied,
+    NotYet,
+    Rejected,
+    SagaError,
+    TypeChanged,
+    Unavailable,
+    WrongResult,
+    leaves,
+    text_of,
+)
 from sagas.messaging.message import Message, PendingCommit
 from sagas.messaging.routes import backoff
 from sagas.store.connection import Withheld
@@ -39,11 +49,17 @@ _UNREACHABLE = ev.AttentionCode.INPUTS_UNREACHABLE.value
 _HELD_UP = 60.0
 """The longest delay in seconds that queues and functions cause. A longer delay is due to a pause, an open breaker or an
 outage, and does not count towards the step's poll_timeout."""
+_MOST_NAMES = 5
+"""Maximum classes that a failure lists of a group's other errors."""
 _NOT_ITS_OWN = ("sagas.", "aws_lambda_powertools.", "asyncio.")
 
 
-def _as_it_is(text: str) -> str:
-    return text
+Redact = Callable[[str, int], str]
+"""Returns a text without hidden values, cut to a number of characters."""
+
+
+def _as_it_is(text: str, longest: int) -> str:
+    return text[:longest]
 
 
 def step_failure(
@@ -53,39 +69,82 @@ def step_failure(
     error: Exception,
     clock: Clock,
     *,
+    raised: Exception,
     cancelled: bool = False,
     began: bool = True,
-    redact: Callable[[str], str] = _as_it_is,
+    redact: Redact = _as_it_is,
     look_at: float = 0.0,
+    in_doubt_on: tuple[type[BaseException], ...] | None = (),
+    late: bool = False,
 ) -> tuple[ev.StepFailed | ev.StepDeadLettered | ev.StepPostponed, dict[str, Any]]:
     """Return the fact to record when a step raised or could not be called, and further details for its entry.
-    ``look_at``: epoch seconds at which to try again with a new release; 0 if the saga waits for none."""
+    ``raised``: the error itself, or the group that it leads. ``look_at``: epoch seconds at which to try again with a
+    new release; 0 if the saga waits for none. ``in_doubt_on``: as in ``@step``. ``late``: whether the code ended after
+    its deadline."""
+    failure = _failure(error, raised, began, redact)
     if isinstance(error, TypeChanged) and not began:
-        failure, now = _failure(error, began, redact), clock.now()
+        now = clock.now()
         if look_at:
             postponed = index, step.attempts.made, failure.message, round(look_at - now, 3), look_at, now
             return ev.StepPostponed(*postponed, because=ev.RELEASE), {}
-        return ev.StepDeadLettered(index, ev.DeadLetterCause.TYPE_CHANGED, failure=failure), {}
+        trace = {"stack_trace": _stack_trace(error, redact)} if error.__cause__ is not None else {}
+        return ev.StepDeadLettered(index, ev.DeadLetterCause.TYPE_CHANGED, failure=failure), trace
     used = step.attempts.used
     permanent = retry.gives_up(error)
     again = not permanent and not cancelled and used < retry.executions
     fact = ev.StepFailed(
         index,
         step.attempts.made,
-        _failure(error, began, redact),
+        failure,
         permanent,
         isinstance(error, Rejected),
         retry_at=_retry_at(retry, used, clock) if again else 0.0,
         excused=cancelled or not began,
-        outcome_unknown=isinstance(error, TimedOut | WrongResult) and began,
+        outcome_unknown=began and (late or _leaves_doubt(error, raised, in_doubt_on)),
+        postponed=any(isinstance(leaf, NotYet) for leaf in leaves(raised)),
     )
     # While attempts follow, only the first failure stores its trace. The last failure stores the final trace.
     if cancelled or (again and used > 1):
         return fact, {}
-    return fact, {"stack_trace": _stack_trace(error, redact, _SHORT_TRACE if again else _LONGEST_TRACE)}
+    traced = _traced(error, raised)
+    return fact, {"stack_trace": _stack_trace(traced, redact, _SHORT_TRACE if again else _LONGEST_TRACE)}
 
 
-def checked(error: NotYet) -> Exception:
+def _leaves_doubt(error: Exception, raised: Exception, in_doubt_on: tuple[type[BaseException], ...] | None) -> bool:
+    """Whether the code may have taken effect, although it failed."""
+    if isinstance(error, WrongResult):  # the code has run to its end
+        return True
+    if in_doubt_on is None:
+        return False
+    from sagas.engine.attempt.doubt import in_doubt  # imported here, because most attempts do not fail
+
+    return in_doubt(raised, in_doubt_on)
+
+
+def leading(error: Exception, retry: Retry) -> Exception:
+    """Return the error that decides what follows: of the errors in a group the first ``Rejected``, else the first that
+    the policy gives up, else the first that is not a ``NotYet``. If all are ``NotYet``, return one with the earliest
+    time. A group whose class the policy names decides itself."""
+    if retry.names_group(error):
+        return error
+    errors = [_checked(leaf) if isinstance(leaf, NotYet) else leaf for leaf in leaves(error)]
+    failures = [each for each in errors if isinstance(each, Exception) and not isinstance(each, NotYet)]
+    for decides in (_is_rejection, retry.gives_up):
+        for failure in failures:
+            if decides(failure):
+                return failure
+    if failures:
+        return failures[0]
+    polls = [each for each in errors if isinstance(each, NotYet)]
+    message = "; ".join(poll.message for poll in polls if poll.message)
+    return NotYet(min(poll.after for poll in polls), message, steady=all(poll.steady for poll in polls))
+
+
+def _is_rejection(error: Exception) -> bool:
+    return isinstance(error, Rejected)
+
+
+def _checked(error: NotYet) -> Exception:
     """Return a plain ``NotYet`` with the same fields, or the error if a subclass has set invalid ones."""
     try:
         return NotYet(error.after, error.message, steady=error.steady)
@@ -94,15 +153,21 @@ def checked(error: NotYet) -> Exception:
 
 
 def postponement(
-    held: SagaState, index: int, error: NotYet, poll_timeout: float, now: float
+    held: SagaState,
+    index: int,
+    error: NotYet,
+    poll_timeout: float,
+    now: float,
+    redact: Redact = _as_it_is,
+    mark: str = "",
 ) -> ev.StepFailed | ev.CompensationFailed | ev.Postponed:
     """Return the fact to record when a step or its undo raised ``NotYet``: a postponement, or a final failure after the
     poll timeout.
-    ``poll_timeout``: seconds from the first postponement. ``now``: epoch seconds."""
+    ``poll_timeout``: seconds from the first postponement. ``now``: epoch seconds. ``mark``: that of ``redact``."""
     polling, step = held.polling, held.steps[index]
     attempt = step.undo_attempts.made if held.undoing else step.attempts.made
     since, looks = (polling.since + _held_up(held, polling), polling.looks + 1) if polling else (now, 1)
-    end, message = round(since + poll_timeout, 3), error.message[:_LONGEST_REASON]
+    end, message = round(since + poll_timeout, 3), redact(error.message, _LONGEST_REASON)
     if now >= end and held.undoing:
         return ev.CompensationFailed(index, attempt, ev.Failure("NotYet", message))
     if now >= end:
@@ -110,7 +175,7 @@ def postponement(
     after = max(error.after, _SLOW) if looks > _MANY and not error.steady else error.after
     again = min(round(now + after, 3), end)  # the last poll is at the end of the poll_timeout
     kind = ev.CompensationPostponed if held.undoing else ev.StepPostponed
-    return kind(index, attempt, message, after, again, since, looks)
+    return kind(index, attempt, message, after, again, since, looks, redacted_by=mark)
 
 
 class NotRead(SagaError):
@@ -139,6 +204,22 @@ def not_read(held: SagaState, index: int, error: Unavailable, clock: Clock) -> e
     return kind(index, attempt, text, round(again - now, 3), again, since, because=ev.INPUTS, code=code, key=key)
 
 
+class NotCalled(SagaError):
+    """The code is not called, which says nothing about it. ``because``: as in :class:`sagas.core.events.Postponed`."""
+
+    def __init__(self, because: str, why: str) -> None:
+        super().__init__(why)
+        self.because = because
+
+
+def not_called(held: SagaState, index: int, error: NotCalled, now: float) -> ev.Postponed:
+    """Return the fact to record when a step or its undo is not called, and need not wait. ``now``: epoch seconds."""
+    step = held.steps[index]
+    kind = ev.CompensationPostponed if held.undoing else ev.StepPostponed
+    attempt = step.undo_attempts.made if held.undoing else step.attempts.made
+    return kind(index, attempt, str(error), 0.0, now, now, because=error.because)
+
+
 def why_not_read(error: Unavailable) -> tuple[str, str, str]:
     """Return why a value cannot be read, as a code and as a text, and the object that may be missing."""
     right = error.right if isinstance(error, Denied) else ""
@@ -160,29 +241,51 @@ def undo_failure(
     clock: Clock,
     trace_id: str,
     *,
+    raised: Exception,
     began: bool = True,
-    redact: Callable[[str], str] = _as_it_is,
+    redact: Redact = _as_it_is,
 ) -> tuple[ev.CompensationAttemptFailed | ev.CompensationFailed, dict[str, Any]]:
-    """Return the fact to record when a step's undo raised, and further details for its entry."""
-    used, failure = step.undo_attempts.used, _failure(error, began, redact)
+    """Return the fact to record when a step's undo raised, and further details for its entry. ``raised``: the error
+    itself, or the group that it leads."""
+    used = step.undo_attempts.used
+    failure = _failure(error, raised, began, redact)
+    traced = _traced(error, raised)
     if failure.type_changed or retry.gives_up(error) or used >= retry.executions:
         attempts = step.undo_attempts.made - (1 if failure.type_changed else 0)
-        details = {"stack_trace": _stack_trace(error, redact), "attempts": attempts, "trace_id": trace_id}
+        details = {"stack_trace": _stack_trace(traced, redact), "attempts": attempts, "trace_id": trace_id}
         return ev.CompensationFailed(index, step.undo_attempts.made, failure), details
-    first = {"stack_trace": _stack_trace(error, redact, _SHORT_TRACE)} if used == 1 else {}
+    first = {"stack_trace": _stack_trace(traced, redact, _SHORT_TRACE)} if used == 1 else {}
     return ev.CompensationAttemptFailed(index, step.undo_attempts.made, failure, _retry_at(retry, used, clock)), first
 
 
-def _failure(error: Exception, began: bool, redact: Callable[[str], str]) -> ev.Failure:
+def _failure(error: Exception, raised: Exception, began: bool, redact: Redact) -> ev.Failure:
     """Return the failure with the name of the error's class. Some names say that code did not run. If the code itself
-    raised such an error, the module's name is put in front."""
-    failure = ev.Failure(type(error).__name__, redact(text_of(error))[:_LONGEST_MESSAGE])
+    raised such an error, the module's name is put in front. Of a group, the other errors are counted."""
+    others = _others(error, raised)
+    text = redact(text_of(error), _LONGEST_MESSAGE - len(others))
+    failure = ev.Failure(type(error).__name__, f"{text}{others}".lstrip() if others else text)
     if failure.code_missing or (failure.type_changed and (began or not isinstance(error, TypeChanged))):
         failure = replace(failure, type=f"{type(error).__module__}.{failure.type}")
     return failure
 
 
-def _stack_trace(error: Exception, redact: Callable[[str], str], longest: int = _LONGEST_TRACE) -> str:
+def _others(error: Exception, raised: Exception) -> str:
+    """Return how many errors a group has besides the one that decides, and their classes."""
+    count = len(leaves(raised)) - 1
+    if error is raised or count < 1:
+        return ""
+    others = [type(leaf).__name__ for leaf in leaves(raised) if leaf is not error]
+    names = list(dict.fromkeys(others))
+    listed = ", ".join([*names[:_MOST_NAMES], *(["..."] if len(names) > _MOST_NAMES else [])])
+    return f" (and {count} more: {listed})"
+
+
+def _traced(error: Exception, raised: Exception) -> Exception:
+    """Return the error whose trace is stored: the whole group, if the error leads one."""
+    return raised if isinstance(raised, BaseExceptionGroup) else error
+
+
+def _stack_trace(error: Exception, redact: Redact, longest: int = _LONGEST_TRACE) -> str:
     """Return the traceback of an error and of its causes, each starting at the saga's own code. The frames before it,
     of the library and asyncio, are always the same. In a long traceback, the message is cut rather than the frames,
     after secrets were redacted."""
@@ -193,7 +296,10 @@ def _stack_trace(error: Exception, redact: Callable[[str], str], longest: int = 
             modules = [str(frame.f_globals.get("__name__")) for frame, _ in traceback.walk_tb(raised.__traceback__)]
             del part.stack[: len([*takewhile(lambda module: module.startswith(_NOT_ITS_OWN), modules)])]
             parts += (raised.__cause__, part.__cause__), (raised.__context__, part.__context__)
-    lines = [redact(line) for line in whole.format()]
+            if isinstance(raised, BaseExceptionGroup) and part.exceptions is not None:
+                group = cast("BaseExceptionGroup[BaseException]", raised)
+                parts += zip(group.exceptions, part.exceptions, strict=True)
+    lines = [redact(line, longest) for line in whole.format()]
     if sum(map(len, lines)) > longest:
         most = longest // 4
         lines = [line if len(line) <= most else f"{line[: most - 4]}...\n" for line in lines]

@@ -30,7 +30,8 @@ class Heartbeat:
     """Extends a lease after half its length, in a thread that ends before the handler returns.
 
     A lease that lasts as long as its function can act needs no extension, no thread and no write. No lease is extended
-    beyond ``until``, or beyond ``act_until``, when its holder can no longer act.
+    beyond ``until``, or beyond ``act_until``, when its holder can no longer act. Code that holds the interpreter's lock
+    keeps the thread from running. If that lasts until the lease has expired, it is logged.
 
     Args:
         extend: the function that extends a lease; see :meth:`sagas.store.control.control.ControlItems.extend`.
@@ -67,6 +68,7 @@ class Heartbeat:
         self._logger = logger
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._starved = 0.0
 
     def __enter__(self) -> Self:
         lease = self._state.lease
@@ -78,11 +80,27 @@ class Heartbeat:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
+        if self._thread is None:
+            return
+        self._thread.join()
+        if self._starved > self._length / 2:  # a lease outlives the time of its extension by so long
+            step = self._state.steps[self._state.cursor].name
+            fields = {
+                "saga_id": self._state.saga_id,
+                "step": step,
+                "seconds": round(self._starved, 1),
+                "lock_expiry": self._length,
+            }
+            text = f"step {step} let no other thread run for {self._starved:.1f} s, so its lease was not extended"
+            cure = "must be longer than any call that holds the interpreter's lock"
+            taken = "and another worker may have taken the saga over"
+            self._logger.error(f"{text}, {taken}: lock_expiry, {self._length:g} s, {cure}", extra=fields)
 
     def _wait(self) -> bool:
-        return self._stop.wait(max(self._length / 2, _SHORTEST))
+        began, pause = time.monotonic(), max(self._length / 2, _SHORTEST)
+        stopped = self._stop.wait(pause)
+        self._starved = max(self._starved, time.monotonic() - began - pause)
+        return stopped
 
     def _beat(self) -> bool:
         now = self._clock.now()
@@ -115,6 +133,8 @@ class ProgressReport:
         lost: called when the lease was taken over.
         interval: seconds between two writes.
         logger: logs a write that failed. Its report is not written again.
+        redact: returns a message without hidden values, cut to a number of characters.
+        mark: the mark of messages that ``redact`` returns.
     """
 
     def __init__(
@@ -125,7 +145,11 @@ class ProgressReport:
         lost: Callable[[], None],
         interval: float = INTERVAL,
         logger: logging.Logger = _LOGGER,
+        redact: Callable[[str, int], str] = lambda text, longest: text[:longest],
+        mark: str = "",
     ) -> None:
+        self._redact = redact
+        self._mark = mark
         self._note = note
         self._state = state
         self._clock = clock
@@ -151,10 +175,11 @@ class ProgressReport:
 
     def report(self, fraction: float, message: str) -> None:
         """Keep a report of the step. ``fraction`` is from 0 to 1."""
+        text = self._redact(str(message), _LONGEST)
         with self._lock:
             if self._stop.is_set():
                 return
-            self._latest = Progress(round(fraction, 4), str(message)[:_LONGEST], self._clock.now())
+            self._latest = Progress(round(fraction, 4), text, self._clock.now(), redacted_by=self._mark)
             if self._thread is None:
                 self._taken_at = time.monotonic()
                 self._thread = _repeating("sagas-progress", self._wait, self._write, self._logger)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
+from contextvars import copy_context
 from datetime import datetime
 from types import AsyncGeneratorType, GeneratorType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from sagas.authoring.codec import decode, encode
 from sagas.authoring.definition.definition import Parameter, SagaDefinition, StepDefinition, StepSource, UndoDefinition
@@ -20,7 +22,20 @@ from sagas.core.ids import types_hash
 from sagas.core.states import SagaState
 from sagas.engine.attempt.context import StepContext
 from sagas.engine.attempt.course import Value
-from sagas.errors import InvalidRequest, PermanentError, SagaError, TimedOut, TypeChanged, WrongResult, listed, text_of
+from sagas.errors import (
+    InvalidRequest,
+    PermanentError,
+    SagaError,
+    TimedOut,
+    TypeChanged,
+    WrongResult,
+    leaves,
+    listed,
+    text_of,
+)
+
+if TYPE_CHECKING:
+    from sagas.engine.attempt.coroutines import EventLoop
 
 _CHILDREN_CHANGED = "its children have other types now, or another order"
 REQUEST_SEQ = 1
@@ -30,8 +45,12 @@ LARGEST_RESULT = 4_000_000
 """A step may return this many bytes of JSON. Larger results would not fit into a response of the API."""
 
 
+_NO_STATE = "each attempt has an instance of its own; return the value, and let the later step take it as a parameter"
+
+
 class StepExited(SagaError):
-    """User code called ``sys.exit``, or cancelled its own task. The attempt failed, but the function continues."""
+    """User code called ``sys.exit``, raised ``GeneratorExit`` or cancelled its own task. The attempt failed, but the
+    function continues."""
 
 
 def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[str, int]:
@@ -52,13 +71,18 @@ def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[s
 
 
 def secrets_in(definition: SagaDefinition, parameters: tuple[Parameter, ...], values: Mapping[str, Value]) -> list[str]:
-    """Return the redacted values in the inputs of a step or undo, as texts to search for."""
-    secrets = list[str]()
+    """Return the redacted values in the inputs of a step or undo, as texts to search for: as they are stored, and as
+    the code gets them, with defaults and after an ``upcast``."""
+    secrets, redaction = list[str](), definition.redaction
     for parameter in parameters:
         text, hidden = values.get(parameter.name, Value(None))
         source = parameter.step or REQUEST
-        if text is not None and (hidden or source in definition.redaction.hidden):
-            secrets += definition.redaction.view(source, json.loads(text), hidden)[1]
+        if text is None or not (hidden or source in redaction.hidden):
+            continue
+        secrets += redaction.view(source, json.loads(text), hidden)[1]
+        with suppress(Exception):  # the code does not get a value that does not fit, or that cannot be written again
+            given = encode(definition.stored(source, json.loads(text)), redaction.types[source])
+            secrets += redaction.view(source, given, hidden)[1]
     return secrets
 
 
@@ -84,16 +108,16 @@ def new_instance(definition: SagaDefinition) -> Any:
 
 
 class Runner:
-    """Calls steps and undos on one instance per saga class, created on first use."""
+    """Calls steps and undos: each attempt on an instance and with context variables of its own, coroutines in one event
+    loop."""
 
     def __init__(self) -> None:
-        self._instances: dict[type[Any], Any] = {}
+        self._loop: EventLoop | None = None
 
-    def instance(self, definition: SagaDefinition) -> Any:
-        """Return the saga's instance. The first call runs its ``create()``, whose exceptions propagate."""
-        if definition.saga_class not in self._instances:
-            self._instances[definition.saga_class] = new_instance(definition)
-        return self._instances[definition.saga_class]
+    def close(self) -> None:
+        """Close the event loop, if there is one."""
+        if self._loop is not None:
+            self._loop.close()
 
     def run(
         self,
@@ -117,13 +141,7 @@ class Runner:
             text = payloads[parameter.name]
             source, misfit = parameter.step or REQUEST, _CHILDREN_CHANGED if parameter.step in changed else ""
             arguments[parameter.name] = None if text is None else definition.stored(source, json.loads(text), misfit)
-        instance = self.instance(definition)
-        began()
-        try:
-            result = _called(code, instance, arguments, context)
-        except Exception as error:
-            _note_state(error, definition, code, instance)
-            raise
+        result = copy_context().run(self._called, definition, code, arguments, context, began)
         if isinstance(code, UndoDefinition):
             if kind := _not_run(result):
                 fault = f"returned a {kind} that has not run; it must have done its work when it returns"
@@ -132,6 +150,52 @@ class Runner:
                 raise WrongResult(f"compensation {code.name!r} returned {type(result).__name__}, but declares None")
             return None
         return _written(step, result)
+
+    def _called(
+        self,
+        definition: SagaDefinition,
+        code: StepDefinition | UndoDefinition,
+        arguments: dict[str, Any],
+        context: StepContext,
+        began: Callable[[], None],
+    ) -> Any:
+        """Return the code's result if it came in time. A late result is refused, but a late ``PermanentError`` is
+        not."""
+        instance = new_instance(definition)
+        began()
+        try:
+            result = code.function(instance, **arguments)
+            if inspect.isawaitable(result):
+                result = self._awaited(result, context)
+        except BaseException as error:
+            if isinstance(error, AttributeError) and error.obj is instance:
+                error.add_note(_NO_STATE)
+            cancelled = isinstance(error, _of_asyncio("CancelledError"))
+            if not cancelled and not isinstance(error, Exception | SystemExit | GeneratorExit):
+                raise
+            if context.overtime >= 0 and not any(isinstance(leaf, PermanentError) for leaf in leaves(error)):
+                context.refuse()
+                end = "it was cancelled" if cancelled else f"it raised {type(error).__name__}: {text_of(error)}"
+                raise TimedOut(_too_late(context, code.timeout, end)) from error
+            if isinstance(error, SystemExit):
+                raise StepExited(f"the step called sys.exit({text_of(error)})") from error
+            if isinstance(error, GeneratorExit):
+                raise StepExited("the step raised GeneratorExit") from error
+            if cancelled:
+                context.raise_if_cancelled()
+                raise StepExited("the step was cancelled by its own code") from error
+            raise
+        if context.overtime >= 0:
+            context.refuse()
+            raise TimedOut(_too_late(context, code.timeout, "its result is refused"))
+        return result
+
+    def _awaited(self, result: Awaitable[Any], context: StepContext) -> Any:
+        from sagas.engine.attempt.coroutines import EventLoop
+
+        if self._loop is None:
+            self._loop = EventLoop()
+        return self._loop.run(result, context)
 
 
 def moment(payload: str | None, now: float) -> float:
@@ -162,47 +226,6 @@ def _written(step: StepDefinition, result: object) -> str:
         instead = "store it in S3 and return an S3Object"
         raise WrongResult(f"the result of step {step.name!r} {too_large}: {instead}")
     return written
-
-
-def _note_state(
-    error: Exception, definition: SagaDefinition, code: StepDefinition | UndoDefinition, instance: object
-) -> None:
-    """Add a note to an ``AttributeError`` that names the method which sets the missing attribute."""
-    missing = error.__cause__ if isinstance(error, TimedOut) else error
-    if isinstance(missing, AttributeError) and missing.obj is instance:
-        from sagas.authoring.definition.instance_state import note_on_instance_state
-
-        note = note_on_instance_state(definition, code.name, missing.name or "")
-        if note:
-            missing.add_note(note)
-
-
-def _called(
-    code: StepDefinition | UndoDefinition, instance: Any, arguments: dict[str, Any], context: StepContext
-) -> Any:
-    """Return the code's result if it came in time. A late result is refused, but a late ``PermanentError`` is not."""
-    try:
-        result = code.function(instance, **arguments)
-        if inspect.isawaitable(result):
-            from sagas.engine.attempt.coroutines import awaited_in_time
-
-            result = awaited_in_time(result, context)
-    except BaseException as error:
-        cancelled = isinstance(error, _of_asyncio("CancelledError"))
-        if not cancelled and not isinstance(error, Exception | SystemExit):
-            raise
-        if context.overtime >= 0 and not isinstance(error, PermanentError):
-            end = "it was cancelled" if cancelled else f"it raised {type(error).__name__}: {text_of(error)}"
-            raise TimedOut(_too_late(context, code.timeout, end)) from error
-        if isinstance(error, SystemExit):
-            raise StepExited(f"the step called sys.exit({text_of(error)})") from error
-        if cancelled:
-            context.raise_if_cancelled()
-            raise StepExited("the step was cancelled by its own code") from error
-        raise
-    if context.overtime >= 0:
-        raise TimedOut(_too_late(context, code.timeout, "its result is refused"))
-    return result
 
 
 def _too_late(context: StepContext, timeout: float, end: str) -> str:

@@ -189,10 +189,10 @@ class TracedAttempt(IdempotentAttempt):
         with self._tracer.span(f"{what} {message.saga}.{message.step}", attributes):
             return super().execute(held)
 
-    def _code_began(self) -> None:
+    def _code_begins(self, held: SagaState) -> None:
         if self._context is not None:
             self._context.trace = self._tracer.headers
-        super()._code_began()
+        super()._code_begins(held)
 
     def _commit(self, held: SagaState, fact: ev.Fact, payload: str | None, details: dict[str, Any]) -> Committed:
         with self._tracer.span("commit", {**about(self._message), "sagas.action": fact.action}) as span:

@@ -73,7 +73,7 @@ class Signals(Struct, frozen=True):
         payload = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
         clock = self.advancer.services.clock
         hidden = self.advancer.registry.get(name).definition.redaction.hidden.get(step, ())
-        signal = SentSignal(payload, content_hash(written), actor, clock.now(), hidden)
+        signal = SentSignal(payload, content_hash(written), actor, clock.now(), hidden, clock.new_salt())
         for _ in range(_TRIES):
             state = self.reader.state(name, saga_id)
             steps = enumerate(state.steps)

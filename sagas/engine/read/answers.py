@@ -33,7 +33,11 @@ _Ordinal = Annotated[int, Meta(ge=1)]
 
 
 class ErrorView(TypedDict):
-    """An error: its type and its message."""
+    """An error: its type and its message.
+
+    ``***`` replaces hidden values in the message. In answers for which values are not read, a message of an earlier
+    release that hid other values is replaced as a whole, by ``hidden: release 3 hides values of this saga``.
+    """
 
     type: str
     message: str
@@ -317,7 +321,11 @@ class IncidentList(TypedDict):
 
 
 class AuditEntry(TypedDict):
-    """One committed change of a saga. ``seq`` counts from 1 without gaps; ``status`` is the saga's status after it."""
+    """One committed change of a saga.
+
+    ``seq`` counts from 1 without gaps; ``status`` is the saga's status after it. Texts in ``details`` are shown as
+    those of errors are. Their ``redacted_by`` is the version of the type that wrote them, and a hash of what it hides.
+    """
 
     saga_id: Id
     seq: _Ordinal

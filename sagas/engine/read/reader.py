@@ -20,6 +20,7 @@ from sagas.engine.operate.breaker import Breakers
 from sagas.engine.read.answers import (
     AuditEntry,
     ChildrenView,
+    ErrorView,
     IncidentList,
     IncidentView,
     LeftOutView,
@@ -27,7 +28,7 @@ from sagas.engine.read.answers import (
     SagaView,
     Summary,
 )
-from sagas.engine.read.redacting import redacted
+from sagas.engine.read.redacting import Texts, redacted
 from sagas.engine.read.remains import ReadOnlySaga, Remains, why_read_only
 from sagas.engine.read.views import (
     audit_view,
@@ -149,12 +150,15 @@ class Reader(Struct, frozen=True):
         if state is None or state.purge is not None:
             remains = self.read_only(name, saga_id)
             entries, left_out = self._loaded(remains.state, remains.entries, payloads)
-            view = read_only_view(remains.state, entries, remains.purge, remains.objects, remains.more_objects)
+            texts = Texts.of(entries, left_out, self.registry.redaction(name))
+            shown = [*map(texts.entry, entries)]
+            view = read_only_view(remains.state, shown, remains.purge, remains.objects, remains.more_objects)
             return self._finished(view, remains.state, entries, left_out, remains.hidden)
 
         entries, left_out = self._loaded(state, self.journal.history(saga_id, up_to=state.seq), payloads)
-        pause = self._pause(state)
-        view = self._with_children(saga_view(state, entries, paused=pause is not None), state)
+        texts, pause = Texts.of(entries, left_out, self.registry.redaction(name)), self._pause(state)
+        view = saga_view(texts.state(state), [*map(texts.entry, entries)], paused=pause is not None)
+        view = self._with_children(view, state)
         view, step = self._finished(view, state, entries, left_out), state.current
         if pause is not None:
             [described] = self.pauses.described(dict([pause])).items()
@@ -215,12 +219,16 @@ class Reader(Struct, frozen=True):
                     "position": child.position,
                     "saga_id": saga_id,
                     "status": states[saga_id].status.value,
-                    "error": error_view(errors.get(saga_id, {}).get(child.seq)),
+                    "error": self._error(states[saga_id], errors.get(saga_id, {}).get(child.seq)),
                 }
                 for saga_id, child in by_id.items()
                 if saga_id in states
             ]
         return view
+
+    def _error(self, state: SagaState, entry: Entry | None) -> ErrorView | None:
+        """Return the error of a saga's entry as a list shows it."""
+        return error_view(entry and Texts(self.registry.redaction(state.saga)).entry(entry))
 
     def children(self, parent_id: str, limit: int, cursor: str | None) -> Page:
         """Return summaries of a saga's children, by step and position; empty if the saga does not exist."""
@@ -251,7 +259,12 @@ class Reader(Struct, frozen=True):
         """Return sagas as a list shows them. The journal is read only for sagas with an error."""
         places = [(state.saga_id, seq) for state in states for seq in errors_in(state)]
         entries = self.journal.entries_of(dict.fromkeys(places)) if places else {}
-        return [summary_view(state, entries.get(state.saga_id, {}), paused=self.paused(state)) for state in states]
+        summaries = builtins.list[Summary]()
+        for state in states:
+            texts, own = Texts(self.registry.redaction(state.saga)), entries.get(state.saga_id, {})
+            shown = {seq: texts.entry(entry) for seq, entry in own.items()}
+            summaries.append(summary_view(state, shown, paused=self.paused(state)))
+        return summaries
 
     def _finished(
         self,
@@ -299,8 +312,8 @@ class Reader(Struct, frozen=True):
             entries, last = [entry for entry in stored if entry.seq > after][:limit], stored[-1].seq
         else:
             entries, last = self.journal.history(saga_id, after=after, up_to=state.seq, limit=limit), state.seq
-        more = bool(entries) and entries[-1].seq < last
-        return [audit_view(entry) for entry in entries], entries[-1].seq if more else None
+        more, texts = bool(entries) and entries[-1].seq < last, Texts(self.registry.redaction(name))
+        return [audit_view(texts.entry(entry)) for entry in entries], entries[-1].seq if more else None
 
     def list(
         self,

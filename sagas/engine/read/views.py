@@ -131,8 +131,10 @@ def _reason(state: SagaState) -> str:
         return unread_reason(state, unread)
     if code in (AttentionCode.UNDO_FAILED, AttentionCode.UNDO_NOT_CALLED):
         return _reason_of_undos(state, cure, tried=code is AttentionCode.UNDO_FAILED)
-    children = state.current is not None and state.current.waits_for == "children"
-    called, cure = ("", "restore it") if children else (f"step {step} was not called; ", cure)
+    waits_for = state.current.waits_for if state.current else ""
+    called = "" if waits_for else f"step {step} was not called; "
+    cure = f"{'restore it' if waits_for else cure} and retry"
+    cure = "retry, and have it sent again" if waits_for == "signal" else cure
     return {
         AttentionCode.EXHAUSTED: f"step {step} used up its attempts; its message is in the dead-letter queue",
         AttentionCode.CHILDREN_FAILED: f"too many children of step {step} failed; retry starts the failed ones again",
@@ -141,7 +143,7 @@ def _reason(state: SagaState) -> str:
         AttentionCode.STALLED: f"step {step} stalled too often, and {pivot_holds(state)}",
         AttentionCode.IN_DOUBT: f"the outcome of {', '.join(state.in_doubt)} is unknown",
         AttentionCode.CODE_MISSING: f"the code of step {step} is missing: deploy it again and retry, or compensate",
-        AttentionCode.TYPE_CHANGED: f"{state.unreadable}: {called}{cure} and retry, or compensate",
+        AttentionCode.TYPE_CHANGED: f"{state.unreadable}: {called}{cure}, or compensate",
         AttentionCode.FAILED: f"step {step} failed and nothing was undone",
         AttentionCode.RECOVERY_EXHAUSTED: "it stalled too often and was given up",
         AttentionCode.NO_RESPONSE: f"no response at step {step}: "
@@ -157,6 +159,8 @@ def unread_reason(state: SagaState, unread: Unread) -> str:
     code = f"the children of step {step} were" if state.joins else code
     called = "not joined" if state.joins else "not called"
     cause = f"the right {unread.error} is missing" if unread.code == AttentionCode.NO_RIGHT else unread.error
+    if state.waiting_for == "signal":
+        return f"the signal of step {step} was not taken: its value cannot be read ({cause})"
     return f"{code} {called}: its inputs cannot be read ({cause})"
 
 

@@ -72,7 +72,8 @@ class ChildCreator(Struct, frozen=True):
         stored = self.journal.put(entry)
         if stored.action == NEVER_STARTED or stored.tombstone is not None:
             return None
-        stale_after, state = saga_type.definition.stale_after.total_seconds(), new_state(saga_type, stored)
+        stale_after = saga_type.definition.stale_after.total_seconds()
+        state = new_state(saga_type, stored, 0.0 if stored is entry else self.clock.now())
         values = search_keys_of(saga_type, stored)
         if stored is not entry:
             items = self.search_keys.items(state, values) if self.search_keys is not None else ()
@@ -123,8 +124,9 @@ def first_entry(
     )
 
 
-def new_state(saga_type: SagaType, entry: Entry) -> SagaState:
-    """Return the initial state of a saga, from its first entry."""
+def new_state(saga_type: SagaType, entry: Entry, now: float = 0.0) -> SagaState:
+    """Return the initial state of a saga, from its first entry. ``now``: epoch seconds, if its start died after the
+    entry and continues only now, maybe after days. The time that the saga has begins with it."""
     definition, parent = saga_type.definition, entry.details.get("parent")
     return SagaState(
         saga_id=entry.saga_id,
@@ -135,7 +137,7 @@ def new_state(saga_type: SagaType, entry: Entry) -> SagaState:
         created_at=entry.at,
         updated_at=entry.at,
         digest=digest_of((carried(entry),)),
-        deadline=saga_type.deadline(entry.at),
+        deadline=saga_type.deadline(now or entry.at),
         head=entry.hash_after(b""),
         parent=None if parent is None else Parent(**parent),
     )

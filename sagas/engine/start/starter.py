@@ -33,6 +33,7 @@ from sagas.store.journal.journal import Journal
 from sagas.store.pauses import Pauses
 from sagas.store.types.streaks import FOREVER
 
+_TRIES = 5
 _SURELY_SENT = 4.0
 """Seconds after which an unclaimed saga may lack its first message. A second message does no harm."""
 
@@ -126,6 +127,15 @@ class Starter:
         blueprint = self._blueprints.name(saga_type.definition)
         entry = first_entry(saga_type, saga_id, request, actor, self._clock, blueprint, more)
         entry = entry if correlation_id is None else replace(entry, correlation_id=correlation_id)
+        for _ in range(_TRIES):
+            started = self._started(saga_type, entry, request)
+            if started is not None:
+                return started
+        raise Unavailable("the saga was changed by others five times in a row; try again", retry_after=1)
+
+    def _started(self, saga_type: SagaType, entry: Entry, request: Any) -> Started | None:
+        """Start a saga with its first entry, or return the saga that an earlier call started; ``None`` if the earlier
+        start had died and was forgotten just now."""
         stored = self._journal.put(entry)
         used_for = stored.tombstone.request_hash if stored.tombstone else stored.details.get("request_hash")
         if used_for != entry.details["request_hash"] and not self._has_equal(saga_type, stored, request):
@@ -169,8 +179,9 @@ class Starter:
         wait = 60 if until == FOREVER else math.ceil(remaining)
         return Paused(f"starts of {name} are paused: too many of its sagas failed", retry_after=wait)
 
-    def _found(self, saga_type: SagaType, entry: Entry) -> Started:
-        """Return the saga that an earlier call started. If its start was interrupted, complete it.
+    def _found(self, saga_type: SagaType, entry: Entry) -> Started | None:
+        """Return the saga that an earlier call started. If its start was interrupted, complete it; ``None`` if the
+        supervisor has forgotten this start in the meantime.
 
         If the first entry is a tombstone, the saga was purged. If there is a second entry but no control item, the item
         was deleted or was lost in a restore. In both cases, the saga must not run again.
@@ -186,12 +197,14 @@ class Starter:
             if remains is not None:
                 return Started(remains.state, entry, created=False)
         if state is None:
-            state = new_state(saga_type, entry)
+            state = new_state(saga_type, entry, self._clock.now())
             stale_after = saga_type.definition.stale_after.total_seconds()
             items = self._search_keys.items(state, search_keys_of(saga_type, entry))
             created = self._control.create_again(state, stale_after, self._journal, items)
             if not created:
-                first = self._journal.entries(saga_id, [1]).get(1, entry)
+                first = self._journal.entries(saga_id, [1]).get(1)
+                if first is None:
+                    return None
                 if first.tombstone is not None:
                     return Started(first.tombstone.state, first, created=False)
                 state = self._control.get(saga_id) or state

@@ -140,6 +140,7 @@ class Purger(Struct, frozen=True):
             if state is None:
                 remains = self.reader.read_only(name, saga_id)
                 if remains.purge is not None:
+                    self.tombstones.clear(saga_id, [], aside=True)  # a start that was refused may have died
                     return remains
                 self._clear(remains.state, purge)
                 continue
@@ -151,7 +152,10 @@ class Purger(Struct, frozen=True):
                 )
             claimed = state if state.purge is not None else self._claim(state, purge)
             if claimed is not None:
-                self._end(claimed, claimed.purge or purge)
+                purge = claimed.purge or purge
+                self._end(claimed, purge)
+                if not purge.requested:  # the retention had expired before
+                    self.tombstones.clear(saga_id, [], aside=True)
                 return self.reader.read_only(name, saga_id)
         raise Unavailable("the saga was changed by others five times in a row; try again", retry_after=1)
 
@@ -168,11 +172,13 @@ class Purger(Struct, frozen=True):
         """Take the lease for good; return ``None`` if the saga has changed since it was read.
 
         The digest of the results and the steps' undo flags are removed. Nothing needs them any more, and so the item
-        stays under a kilobyte.
+        stays under a kilobyte. Texts of the saga are removed, because the item remains until the purge ends.
         """
         lease = Lease(self.clock.new_owner(), _NEVER, _NEVER)
         steps = tuple(replace(step, undo=False) for step in state.steps)
         claimed = replace(state, steps=steps, lease=lease, token=state.token + 1, purge=purge, digest="")
+        cancel = replace(state.cancel, by="", reason="")
+        claimed = replace(claimed, progress=None, polling=None, unread=None, cancel=cancel)
         if state.lease is not None:
             claimed = replace(claimed, lost_until=max(state.lost_until, _held_until(state.lease)))
         return claimed if self.control.claim(state, claimed, _NOT_OPEN) else None
@@ -195,14 +201,33 @@ class Purger(Struct, frozen=True):
             if claimed is None:
                 raise Unavailable("a child of the saga was changed by others; try again", retry_after=1)
             self._end(claimed, purge)
-        # The marks of children that never start are deleted last, when no worker can start these children any more.
-        missing = [saga_id for saga_id in ids if saga_id not in existing] if last else []
-        for saga_id, entries in self.journal.entries_of((saga_id, 1) for saga_id in missing).items():
-            if entries[1].action == NEVER_STARTED:
-                self.tombstones.clear(saga_id, [1], aside=False)
+        if last and (missing := [saga_id for saga_id in ids if saga_id not in existing]):
+            self._clear_unborn(parent, purge, missing)
         for step in parent.steps:
             for round_ in range(step.round + 1 if step.fan_out.children else 0):
                 self.joins.delete(parent.saga_id, step.name, round_)
+
+    def _clear_unborn(self, parent: SagaState, purge: Purge, ids: Sequence[str]) -> None:
+        """Delete what is stored of children without a control item: the marks of those that never start, and first
+        entries whose writer died. This comes last, when no worker can start these children any more."""
+        named = {1, *(step.fan_out.requests_seq for step in parent.steps if step.fan_out.requests_seq)}
+        places = [*((parent.saga_id, seq) for seq in named), *((saga_id, 1) for saga_id in ids)]
+        entries = self.journal.entries_of(places)
+        # A child's request is in S3 only if those of all children of its step together are.
+        aside = purge.requested or any(map(_names_objects, entries.pop(parent.saga_id, {}).values()))
+        for saga_id in ids:
+            first = entries.get(saga_id, {}).get(1)
+            if first is None:  # its writer may have died before the entry
+                self.tombstones.clear(saga_id, [], aside=aside)
+                continue
+            if first.tombstone is not None:
+                continue
+            lost = None if first.action == NEVER_STARTED else self.reader.remains.behind(first)
+            if lost is not None:  # its control item is missing
+                self._clear(lost.state, purge)
+                continue
+            self.search_keys.delete(saga_id, first.details.get("found_by", ()))
+            self.tombstones.clear(saga_id, [1], aside=aside or _names_objects(first))
 
     def _clear(self, state: SagaState, purge: Purge) -> None:
         """Write the tombstone, and delete all other entries, including those that were never committed.
@@ -212,9 +237,8 @@ class Purger(Struct, frozen=True):
         """
         entries = self.journal.history(state.saga_id)
         first = entries[0] if entries and entries[0].seq == 1 else None
-        aside = any("payload_ref" in entry.details for entry in entries) or any(s.signalled for s in state.steps)
+        aside = purge.requested or any(map(_names_objects, entries)) or any(s.signalled for s in state.steps)
         if first is not None and first.tombstone is not None:
-            aside = aside or first.tombstone.aside
             self.search_keys.delete(state.saga_id, first.tombstone.found_by)
         elif first is not None:
             # A lost execution may have stored a result in S3 although it has no entry.
@@ -262,6 +286,11 @@ def _first_of(objects: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]
         if size > _MOST_BYTES:
             return (*objects[:count],)
     return (*objects[:_MOST_OBJECTS],)
+
+
+def _names_objects(entry: Entry) -> bool:
+    """Whether an entry names payloads in S3, or is the tombstone of a saga that had some."""
+    return "payload_ref" in entry.details or (entry.tombstone is not None and entry.tombstone.aside)
 
 
 def _refusal(state: SagaState, now: float) -> str:

@@ -17,7 +17,6 @@ from sagas.engine.committer import EntryContext
 from sagas.engine.operate.pausing import Pausing
 from sagas.engine.ports import WorkSender
 from sagas.engine.step_queues import StepQueues
-from sagas.engine.supervise.codeless import in_time
 from sagas.engine.supervise.due_scan import LOOK_AHEAD
 from sagas.errors import NotFound, SagaError, Unavailable
 from sagas.messaging.queues import Queues
@@ -216,13 +215,12 @@ class RecoveryRun(Struct, frozen=True):
             return
         if state.saga not in self.advancer.registry:
             self._report_undeployed(state, report)
-        sent_ahead = not state.paused and self._sent_ahead(state, position)
-        current = None if sent_ahead else in_time(self.advancer, self.control, state)
-        paused = current is state and self.pausing.seen(state)
-        if current is None or paused or self._looked_for(current) or self._waits_for_children(current, position):
+        if self._sent_ahead(state, position) or (
+            not state.out_of_time(clock.now())
+            and (self.pausing.seen(state) or self._looked_for(state) or self._waits_for_children(state, position))
+        ):
             report.untouched += 1
             return
-        state = current
         backlog = Backlog.UNKNOWN
         postponed_until = 0.0 if state.lease else self._silent_until(state)
         self._report_overdue(state, position, report)
@@ -306,11 +304,13 @@ class RecoveryRun(Struct, frozen=True):
         now = self.advancer.services.clock.now()
         remaining = state.not_before - now
         step = state.current
-        if state.status is not SagaStatus.WAITING or step is None or state.joins or remaining > self.look_ahead:
+        if state.status is not SagaStatus.WAITING or step is None or state.joins or state.paused:
+            return False
+        if remaining > self.look_ahead:
             return False
         # If a wait has ended, the caller journals that. A step that polls needs its message.
         ended = remaining <= 0 and (in_wait(state) or position.sort > iso(state.not_before))
-        ended = ended or 0.0 < state.ends_at <= now
+        ended = ended or state.out_of_time(now)
         if ended or state.lease or state.cancel.at or (step.signalled and in_wait(state)):
             return False
         stale_after = self.advancer.plan(state).stale_after

@@ -10,7 +10,7 @@ import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct, field
 
@@ -26,6 +26,9 @@ from sagas.errors import SagaError
 from sagas.store.index.summaries import SagaSummaries
 from sagas.store.journal.journal import Journal
 from sagas.store.journal.objects import Listed, Objects
+
+if TYPE_CHECKING:
+    from sagas.engine.attempt.coroutines import EventLoop
 
 ARCHIVE = "archive/"
 """Prefix that is added to the keys of archived objects. The CDK construct grants access to it."""
@@ -119,6 +122,7 @@ class PageSweep:
         self._policy = policy
         self._force = force
         self._instance: Any = None
+        self._loop: EventLoop | None = None
         saga_class: type[Saga[Any]] = definition.saga_class
         own = saga_class.on_orphans is not cast("type[Saga[Any]]", Saga).on_orphans
         report.action = _OWN if own else policy.action
@@ -221,9 +225,10 @@ class PageSweep:
                 self._instance = self._definition.saga_class.create()
             result = self._instance.on_orphans(objects, context)
             if inspect.isawaitable(result):
-                from sagas.engine.attempt.coroutines import awaited
+                from sagas.engine.attempt.coroutines import EventLoop
 
-                awaited(result)
+                self._loop = self._loop or EventLoop()
+                self._loop.run(result, context)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - user code; the next page may succeed
             # Only the error's type is logged, because its text and traceback may quote any data.
             services.logger.error("on_orphans failed: %s", type(error).__name__)  # noqa: TRY400

@@ -7,7 +7,7 @@ from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from sagas.engine.composition.api import Api
 from sagas.engine.operate.callbacks import Callbacks
 from sagas.engine.read.answers import CallbackView
-from sagas.errors import NotFound
+from sagas.errors import Conflict, NotFound
 from sagas.handlers.http.answers import Served, answer, linked
 from sagas.handlers.http.inputs import Request, checked_id
 
@@ -42,7 +42,11 @@ def add_callback_route(app: APIGatewayRestResolver, engine: Api, callbacks: Call
         if not engine.signals.step(target.saga, target.saga_id, target.step).public:
             raise NotFound("no such resource")
         value = Request(app.current_event.raw_event).body_or_form()
-        outcome = engine.signals.send(target.saga, target.saga_id, target.step, value, ACTOR)
+        try:
+            outcome = engine.signals.send(target.saga, target.saga_id, target.step, value, ACTOR)
+        except Conflict:  # the reason may quote an operator
+            refusal = f"step {target.step} took another value, or takes none any more"
+            raise Conflict(refusal) from None
         # Only callers with the right to read the saga may see more of it.
         view: CallbackView = {
             "type": target.saga,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from msgspec.structs import asdict
+
 from sagas.engine.composition.supervisor import Supervisor
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.tasks.due import SPARE
@@ -14,8 +16,9 @@ from sagas.handlers.telemetry import telemetry
 def find(
     task: Literal["recover", "purge"], event: Mapping[str, Any], context: Any, engine: Supervisor
 ) -> dict[str, Any]:
-    """Send the due sagas of a task to the queue ``bulk``, or to ``now`` if their wait ends soon. Returns ``{"found",
-    "messages", "finished"}``: the numbers of sagas and messages, and whether all were sent."""
+    """Send the due sagas of a task to the queue ``bulk``, or to ``now`` if their wait ends soon. A purge also deletes
+    leftovers. Returns ``{"found", "messages", "finished"}``: the numbers of sagas and messages, and whether all were
+    sent."""
     if event["queue"] is not True:
         raise InvalidRequest("the event is invalid", [Problem("$.queue", "must be true or absent")])
     others = [name for name in event if name not in ("task", "queue")]
@@ -35,4 +38,8 @@ def find(
     # Write the metric only when needed, because each hour in which a metric is written costs money.
     if task == "recover" and report.overdue:
         telemetry().measure("OldestOverdueSaga", round(report.overdue, 3))
+    if task == "purge":
+        deleted = engine.leftover_finder.run(context.get_remaining_time_in_millis() / 1000 - SPARE)
+        if deleted.pages:
+            telemetry().logger.info("leftovers deleted", extra=asdict(deleted))
     return view

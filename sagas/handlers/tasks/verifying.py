@@ -1,4 +1,4 @@
-"""Verify a random sample of audit trails, each night or on request."""
+"""Verify a random sample of audit trails, each day at 00:00 UTC or on request."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from sagas.local.emulator.adapt import (
     needed_assets,
     ttl_attributes,
     with_batch_actions,
+    with_gateway_responses,
     with_local_apis,
     with_local_callbacks,
     with_local_paths,
@@ -57,7 +58,9 @@ class Deployer:
         template = with_local_callbacks(as_deployable(stack.template), self._endpoint_url)
         template = with_local_apis(template, self._endpoint_url)
         if self._embedded:
-            template = with_secret_arns(with_local_paths(without_gradual_deployment(without_layers(template))))
+            template = without_layers(template, stack.assets)
+            template = with_secret_arns(with_local_paths(without_gradual_deployment(template)))
+            template = with_gateway_responses(template)
         if self._enforce_iam:
             template = with_batch_actions(without_transport_rule(template))
         elif self._embedded:

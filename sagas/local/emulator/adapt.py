@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, cast
 
+from sagas.imports import PROVIDED, modules_below, modules_needed
 from sagas.local.deploy.assembly import Asset, Stack
+from sagas.local.emulator.shipped import VARIABLE
 from sagas.topology import Topology
 
 _LAYER = "AWS::Lambda::LayerVersion"
@@ -26,17 +29,37 @@ def as_deployable(template: dict[str, Any]) -> dict[str, Any]:
     return changed
 
 
-def without_layers(template: dict[str, Any]) -> dict[str, Any]:
+def without_layers(template: dict[str, Any], assets: Sequence[Asset] = ()) -> dict[str, Any]:
     """Return the template without layers. The emulator runs functions in its own interpreter, which already has the
-    packages of the layers, built for this machine."""
+    packages of the layers, built for this machine. A variable names the modules of a layer in ``assets``: the function
+    sees no others."""
     changed = copy.deepcopy(template)
     resources: dict[str, Any] = changed["Resources"]
-    for name in [name for name, resource in resources.items() if resource["Type"] == _LAYER]:
-        del resources[name]
+    names = [name for name, resource in resources.items() if resource["Type"] == _LAYER]
+    layers = {name: resources.pop(name) for name in names}
+    contents = {asset.key: asset.path for asset in assets}
+    visible: dict[str, str] = {}
+    for name, layer in layers.items():
+        content = contents.get(str(layer["Properties"]["Content"].get("S3Key")))
+        if content is not None:
+            provided: list[str] = layer.get("Metadata", {}).get(PROVIDED, [])
+            visible[name] = ",".join(sorted({*_visible_in(content / "python"), *provided}))
     for resource in resources.values():
         if resource["Type"] == "AWS::Lambda::Function":
-            resource["Properties"].pop("Layers", None)
+            used: list[Any] = resource["Properties"].pop("Layers", [])
+            modules = [names for name, names in visible.items() if {"Ref": name} in used]
+            if modules:
+                variables = resource["Properties"].setdefault("Environment", {}).setdefault("Variables", {})
+                variables[VARIABLE] = ",".join(modules)
     return changed
+
+
+def _visible_in(content: Path) -> set[str]:
+    """Return the modules that functions with a layer may import here: its top-level modules, its parts of this library,
+    and what its packages need on this platform."""
+    modules = modules_below(content)
+    own = {name for name in modules if name.count(".") == name.startswith("sagas.")}
+    return own | modules_needed(path.name.partition("-")[0] for path in content.glob("*.dist-info"))
 
 
 def without_gradual_deployment(template: dict[str, Any]) -> dict[str, Any]:
@@ -57,7 +80,41 @@ def without_signatures(template: dict[str, Any]) -> dict[str, Any]:
     for resource in changed["Resources"].values():
         if resource["Type"] == "AWS::ApiGateway::Method" and resource["Properties"]["AuthorizationType"] == "AWS_IAM":
             resource["Properties"]["AuthorizationType"] = "NONE"
+        for path in _document_of(resource).get("paths", {}).values():
+            for operation in path.values():
+                operation["security"] = []
     return changed
+
+
+def with_gateway_responses(template: dict[str, Any]) -> dict[str, Any]:
+    """Return the template with the gateway responses of an API's document as resources: the emulator ignores them in
+    the document. A deployment has those that exist when it is created."""
+    changed = copy.deepcopy(template)
+    resources: dict[str, Any] = changed["Resources"]
+    for name, resource in [*resources.items()]:
+        shaped: dict[str, Any] = _document_of(resource).pop("x-amazon-apigateway-gateway-responses", {})
+        added = dict[str, Any]()
+        for kind, response in shaped.items():
+            properties = {
+                "RestApiId": {"Ref": name},
+                "ResponseType": kind,
+                "ResponseTemplates": response["responseTemplates"],
+                **({"StatusCode": response["statusCode"]} if "statusCode" in response else {}),
+            }
+            id = f"{name}{kind.title().replace('_', '')}"
+            added[id] = {"Type": "AWS::ApiGateway::GatewayResponse", "Properties": properties}
+        for other in resources.values():
+            if other["Type"] == "AWS::ApiGateway::Deployment" and other["Properties"]["RestApiId"] == {"Ref": name}:
+                earlier: str | list[str] = other.get("DependsOn", [])
+                other["DependsOn"] = [*([earlier] if isinstance(earlier, str) else earlier), *added]
+        resources |= added
+    return changed
+
+
+def _document_of(resource: dict[str, Any]) -> dict[str, Any]:
+    """Return the OpenAPI document of a REST API; empty for other resources."""
+    is_api = resource["Type"] == "AWS::ApiGateway::RestApi"
+    return resource["Properties"].get("Body", {}) if is_api else {}
 
 
 def without_transport_rule(template: dict[str, Any]) -> dict[str, Any]:
@@ -76,9 +133,13 @@ def with_batch_actions(template: dict[str, Any]) -> dict[str, Any]:
     batches. The emulator needs a separate permission."""
     changed = copy.deepcopy(template)
     for resource in changed["Resources"].values():
-        if resource["Type"] not in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
-            continue
-        for statement in resource["Properties"]["PolicyDocument"]["Statement"]:
+        properties: dict[str, Any] = resource.get("Properties", {})
+        policies: list[dict[str, Any]] = []
+        if resource["Type"] in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
+            policies = [properties]
+        elif resource["Type"] == "AWS::IAM::Role":
+            policies = properties.get("Policies", [])
+        for statement in (statement for policy in policies for statement in policy["PolicyDocument"]["Statement"]):
             action: str | list[str] = statement.get("Action", [])
             actions = [action] if isinstance(action, str) else action
             statement["Action"] = [*actions, *(f"{name}Batch" for name in actions if name in _BATCHED)]

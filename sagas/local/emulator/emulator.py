@@ -32,6 +32,7 @@ from sagas.local.clock import CLOCK_READ_EVERY
 from sagas.local.emulator.iam import add_version_stages, check_scopes_of_signatures, check_signatures_of_root
 from sagas.local.emulator.move_tasks import add_move_tasks
 from sagas.local.emulator.prefork import Prefork
+from sagas.local.emulator.shipped import PRELUDE
 from sagas.local.files import hold_lock, still_running
 from sagas.loopback import Loopback
 
@@ -65,13 +66,16 @@ def main() -> int:
     check_signatures_of_root(app, evaluator)
     api_gateway = _module("ministack.services.apigateway_v1")
     check_scopes_of_signatures(app, evaluator, _module("ministack.core.sigv4"), api_gateway)
+    _fill_in_stage_variables(api_gateway)
     add_version_stages(_module("ministack.core.iam_actions"))
+    runtime = _module("ministack.core.lambda_runtime")
+    runtime._PYTHON_WORKER_SCRIPT = PRELUDE + runtime._PYTHON_WORKER_SCRIPT
     if sys.platform == "linux":
-        _module("ministack.core.lambda_runtime").subprocess = Prefork()
+        runtime.subprocess = Prefork()
     trigger = partial(_until_stopped, float(patience), attached, still_running(Path(lock)))
     guarded = Loopback(app.app, origins)
     asyncio.run(_module("hypercorn.asyncio").serve(guarded, config, shutdown_trigger=trigger))
-    _module("ministack.core.lambda_runtime").reset()
+    runtime.reset()
     return 0
 
 
@@ -150,6 +154,22 @@ def _log_by(clock: _SkippedTime) -> None:
         append(stream, [{**event, "timestamp": event["timestamp"] + ahead} for event in events])
 
     logs._append_log_events = append_by_clock
+
+
+def _fill_in_stage_variables(api_gateway: Any) -> None:
+    """Have the variables of a stage name the function of an integration, which ministack does not do."""
+    invoke: Callable[..., Any] = api_gateway._invoke_lambda_proxy_v1
+
+    async def invoke_filled(
+        integration: dict[str, Any], api: str, name: str, stage: dict[str, Any], *rest: Any, **more: Any
+    ) -> Any:
+        uri = str(integration.get("uri", ""))
+        variables: dict[str, str] = stage.get("variables") or {}
+        for variable, value in variables.items():
+            uri = uri.replace(f"${{stageVariables.{variable}}}", value)
+        return await invoke({**integration, "uri": uri}, api, name, stage, *rest, **more)
+
+    api_gateway._invoke_lambda_proxy_v1 = invoke_filled
 
 
 def _fill_in_schedules() -> None:

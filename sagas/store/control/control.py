@@ -28,6 +28,8 @@ from sagas.store.journal.journal import Journal
 _FORWARD = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value, SagaStatus.WAITING.value)
 _IN_TIME = "(attribute_not_exists({0}) OR {0} <= :now)"
 """The condition that a time is absent or has passed."""
+AHEAD = "(attribute_not_exists(#deadline) OR #deadline > :now OR attribute_exists(#overdue))"
+"""The condition that the saga's own deadline has not passed, or is on record and the saga goes on (rule 20)."""
 _RETURN_ITEM = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 """Makes a refused write return the existing item, which saves a read."""
 
@@ -121,6 +123,7 @@ class ControlItems(ControlMarks):
             f"({step}.#status IN (:PENDING, :RETRYING) OR ({step}.#status = :WAITING AND attribute_exists(#polling)))",
             "attribute_not_exists(#cancel_requested_at)",  # no step is claimed once a cancel is accepted
             "attribute_not_exists(#recovery_exhausted)",
+            AHEAD,
         ]
         if kind is not None:  # code of another kind must not run the saga's step
             allowed.append(f"{step}.#kind = :kind" if kind else f"attribute_not_exists({step}.#kind)")

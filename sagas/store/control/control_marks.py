@@ -33,7 +33,10 @@ _ON_ITS_WAY = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value)
 
 def progress_of(progress: Progress) -> Item:
     """Return the stored form of a progress."""
-    return packed({"fraction": progress.fraction, "message": progress.message, "at": iso(progress.at)})
+    late = {"late": True} if progress.late else {}
+    mark = {"redacted_by": progress.redacted_by} if progress.redacted_by else {}
+    stored = {"fraction": progress.fraction, "message": progress.message, "at": iso(progress.at)}
+    return packed(stored | late | mark)
 
 
 class ControlMarks:

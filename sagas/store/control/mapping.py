@@ -208,6 +208,7 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     if state.polling:
         polling = state.polling
         looks = {"since": iso(polling.since), "looks": polling.looks, "due": iso(polling.due)}
+        looks |= _set({"redacted_by": polling.redacted_by})
         item["polling"] = packed({**looks, "message": polling.message, "after": polling.after})
     if unread := state.unread:
         why = {"since": iso(unread.since), "code": unread.code, "error": unread.error}
@@ -362,11 +363,21 @@ def state_of(item: Item) -> SagaState:
     what = f"saga {saga_id}"
     check_format(number_in(item, "format"), what)
     report: Item | None = unpacked(item["progress"]) if "progress" in item else None
+    progress = None
+    if report:
+        progress = Progress(
+            fraction=float(report["fraction"]),
+            message=report["message"],
+            at=epoch(report["at"]),
+            late=bool(report.get("late")),
+            redacted_by=report.get("redacted_by", ""),
+        )
     polling, unread, parent = None, None, None
     if "polling" in item:
         poll: dict[str, Any] = unpacked(item["polling"])
         since, due = epoch(poll["since"]), epoch(poll["due"])
-        polling = Polling(since, int(poll["looks"]), poll["message"], float(poll["after"]), due)
+        mark = poll.get("redacted_by", "")
+        polling = Polling(since, int(poll["looks"]), poll["message"], float(poll["after"]), due, mark)
     if "unread" in item:
         why: dict[str, Any] = unpacked(item["unread"])
         listed, key = bool(why.get("listed")), why.get("key", "")
@@ -413,7 +424,7 @@ def state_of(item: Item) -> SagaState:
         not_before=time_of(text_in(item, "not_before")),
         lost_until=time_of(text_in(item, "lost_until")),
         attention=time_of(text_in(item, "attention")),
-        progress=Progress(float(report["fraction"]), report["message"], epoch(report["at"])) if report else None,
+        progress=progress,
         purge=purge_in(item["purge"]) if "purge" in item else None,
         polling=polling,
         deadline=time_of(text_in(item, "deadline")),

@@ -58,10 +58,14 @@ class SearchKeys:
         for item in self.items(state, values):
             self._tables.connection.dispatch("PutItem", {"TableName": self._settings.sagas_table, "Item": item})
 
+    @staticmethod
+    def keys(saga_id: str, names: Iterable[str]) -> list[Item]:
+        """Return the keys of a saga's items, by the names of its search keys."""
+        return [{"saga_id": {"S": _id(saga_id, name)}} for name in names]
+
     def delete(self, saga_id: str, names: Iterable[str]) -> None:
         """Delete the items of a saga. Missing items count as deleted."""
-        for name in names:
-            key = {"saga_id": {"S": _id(saga_id, name)}}
+        for key in self.keys(saga_id, names):
             self._tables.connection.dispatch("DeleteItem", {"TableName": self._settings.sagas_table, "Key": key})
 
     def having(self, saga: str, saga_ids: Iterable[str], name: str, value: str) -> set[str]:

@@ -1,16 +1,20 @@
 """The journal: append-only and write-once. It is both the audit trail and the source of results.
 
-Payloads too large for an entry are in S3 under ``payloads/{hash}/{saga_id}/{seq}/{token}/{digest}``. The key contains
-the fencing token, so a late writer with an old token cannot overwrite the payload of a newer entry. The key also
-contains a digest of the content: two starts with one idempotency key have the same token, and the refused start must
-not overwrite the other's request. A hash of the saga's id comes first, because ids begin with the time, and S3 takes
-3,500 puts per second and prefix.
+Payloads too large for an entry are in S3 under ``payloads/{hash}/{saga_id}/{seq}/{writer}/{digest}``. A worker is named
+by its fencing token, so a late writer with an old token cannot overwrite the payload of a newer entry. All who start a
+saga have the token 0, and are named by the salt of their entry: a refused start must neither overwrite nor delete the
+request of another, which may have the same content. A hash of the saga's id comes first, because ids begin with the
+time, and S3 takes 3,500 puts per second and prefix.
+
+An object is stored before it is known whether its slot is vacant. A caller's function deletes it if the slot is
+refused. A step's function cannot delete anything: the purge finds its objects by their token, which has no entry.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -28,7 +32,7 @@ from sagas.store.tables import StoreSettings, Tables, is_encrypted, packed, unpa
 
 if TYPE_CHECKING:
     from sagas.store.encryption import PayloadEncryption
-    from sagas.store.journal.objects import Objects
+    from sagas.store.journal.objects import ObjectPage, Objects
 
 _SEAL = 16
 """Bytes of an entry's seal."""
@@ -58,7 +62,7 @@ class Journal:
         if text is not None:
             text = self._payloads.encrypted(entry.saga_id, _place_of(entry), text)
         if text is not None and self._payloads.is_large(text):
-            text, ref = None, self._payloads.put(entry.saga_id, entry.seq, entry.token, text)
+            text, ref = None, self._payloads.put(entry.saga_id, entry.seq, entry.token or entry.salt, text)
         item = attributes_of(
             {
                 "saga_id": entry.saga_id,
@@ -103,12 +107,33 @@ class Journal:
 
     def put(self, entry: Entry) -> Entry:
         """Write ``entry`` into its slot, once. Returns ``entry``, or the entry that was there before: this worker's
-        own, under the same token, or a predecessor's, which is to be adopted."""
+        own, under the same token, or a predecessor's, which is to be adopted. A caller's start that is refused deletes
+        its request from S3."""
+        request = self.put_request(entry)
         try:
-            self._tables.connection.dispatch("PutItem", self.put_request(entry))
+            self._tables.connection.dispatch("PutItem", request)
         except Refused as refusal:
-            return self.occupant(entry, refusal.items.get(0))
+            item = refusal.items.get(0)
+            if item is not None and self._replaced(request, item, entry.at):
+                return entry
+            if not entry.token and "parent" not in entry.details:
+                self._payloads.discard(text_in(request["Item"], "payload_ref"), text_in(item or {}, "payload_ref"))
+            return self.occupant(entry, item)
         return entry
+
+    def _replaced(self, request: dict[str, Any], item: Item, now: float) -> bool:
+        """Put an entry in place of a tombstone that has expired, and return whether it is there. DynamoDB deletes
+        expired items within days and in any order: a family's key would be free before the slots of its children."""
+        if "purge" not in item or number_in(item, "expires_at") > now:
+            return False
+        names = {"#expires_at": "expires_at", "#purge": "purge"}
+        condition = "attribute_exists(#purge) AND #expires_at = :expired"
+        more = {"ExpressionAttributeNames": names, "ExpressionAttributeValues": {":expired": item["expires_at"]}}
+        try:
+            self._tables.connection.dispatch("PutItem", request | {"ConditionExpression": condition} | more)
+        except Refused:
+            return False
+        return True
 
     def occupant(self, entry: Entry, item: Item | None) -> Entry:
         """Return the entry in the slot of ``entry``, if its writer may adopt it (rule 2)."""
@@ -170,15 +195,8 @@ class Journal:
         key = entry.details.get("payload_ref")
         if entry.payload is not None or not (key or entry.encrypted):
             return entry, len((entry.payload or "").encode())
-        try:
+        with reading(entry.saga_id, key or ""):
             stored, size = self._payloads.get_within(key, most) if key else (entry.encrypted, len(entry.encrypted))
-        except SagaError as error:
-            code = code_of(error.__cause__) if isinstance(error.__cause__, ClientError) else ""
-            if code in S3_NO_SUCH_KEY:
-                raise Changed(entry.saga_id) from error
-            if key and isinstance(error, Denied) and code in S3_DENIED:
-                raise Withheld(error, key) from error
-            raise
         if stored is None:
             return entry, size
         payload = self._payloads.decrypted(entry.saga_id, _place_of(entry), stored)
@@ -186,6 +204,20 @@ class Journal:
         if entry.hashed and loaded.payload_hash != entry.hashed:
             raise Changed(entry.saga_id)
         return loaded, len(payload.encode())
+
+
+@contextmanager
+def reading(saga_id: str, key: str) -> Generator[None]:
+    """Say of a large payload that it is missing, or that S3 denies it and it may be missing. ``key``: its key."""
+    try:
+        yield
+    except SagaError as error:
+        code = code_of(error.__cause__) if isinstance(error.__cause__, ClientError) else ""
+        if code in S3_NO_SUCH_KEY:
+            raise Changed(saga_id) from error
+        if key and isinstance(error, Denied) and code in S3_DENIED:
+            raise Withheld(error, key) from error
+        raise
 
 
 def _place_of(entry: Entry) -> str:
@@ -274,9 +306,17 @@ _SPREAD = 4
 """How many hexadecimal digits come before the ids."""
 
 
+_PREFIX = "payloads/"
+
+
 def prefix_of(saga_id: str) -> str:
     """Return the prefix of the keys of all payloads of a saga."""
-    return f"payloads/{hashlib.sha256(saga_id.encode()).hexdigest()[:_SPREAD]}/{saga_id}/"
+    return f"{_PREFIX}{hashlib.sha256(saga_id.encode()).hexdigest()[:_SPREAD]}/{saga_id}/"
+
+
+def saga_of(key: str) -> str:
+    """Return the id of the saga to which a payload's key belongs."""
+    return key.split("/", 3)[2]
 
 
 class Payloads:
@@ -314,12 +354,12 @@ class Payloads:
         """Whether a payload, which is a JSON text, must go to S3."""
         return len(payload.encode()) > self._settings.payload_limit
 
-    def put(self, saga_id: str, seq: int, token: int, payload: str) -> str:
-        """Store ``payload`` and return its key."""
+    def put(self, saga_id: str, seq: int, writer: int | str, payload: str) -> str:
+        """Store ``payload`` and return its key. ``writer``: a worker's token, or the salt of any other writer."""
         if not self._settings.payload_bucket:
             raise TooLarge(f"a payload of more than {self._settings.payload_limit} bytes needs a payload bucket")
         body = payload.encode()
-        key = f"{prefix_of(saga_id)}{seq}/{token}/{hashlib.sha256(body).hexdigest()[:_DIGITS]}"
+        key = f"{prefix_of(saga_id)}{seq}/{writer}/{hashlib.sha256(body).hexdigest()[:_DIGITS]}"
         with translated("S3", resource=partial(self._uri, key)):
             self._client.put_object(
                 Bucket=self._settings.payload_bucket, Key=key, Body=body, ContentType="application/json"
@@ -352,6 +392,21 @@ class Payloads:
     def lacks(self, key: str) -> bool:
         """Whether there is no payload under ``key``. The caller must have the right to list the bucket."""
         return all(item.key != key for item in self._objects.page(key).objects)
+
+    def page(self, after: str) -> ObjectPage:
+        """List up to 1,000 payloads of all sagas, after a key."""
+        return self._objects.page(_PREFIX, after)
+
+    def delete(self, keys: Sequence[str]) -> dict[str, str]:
+        """Delete up to 1,000 payloads. Returns S3's error code for each that was not deleted."""
+        return self._objects.delete(keys)
+
+    def discard(self, key: str, named: str) -> None:
+        """Delete the object of a refused write, unless it is the one that the slot has ``named``: an earlier try of the
+        same write has won. An object that S3 does not delete now is found by the purge, or by the weekly scan."""
+        if key and key != named:
+            with suppress(SagaError):
+                self._objects.delete([key])
 
     def delete_all(self, saga_id: str) -> None:
         """Delete all payloads of a saga, including those that no entry names."""

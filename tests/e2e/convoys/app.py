@@ -29,7 +29,6 @@ def main() -> None:
         # What a worker had in hand when it was killed comes back when its function's time is over.
         functions={Carried: FunctionOptions(maximum_concurrency=3, timeout=12), Convoy: FunctionOptions(timeout=12)},
         environment=environment,
-        dashboard=False,
         log_level="WARNING",
     )
     app.synth()

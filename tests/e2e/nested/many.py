@@ -1,4 +1,4 @@
-"""Many saga types, and the CDK app of a service of them: ``python -m tests.e2e.nested.many``."""
+"""Many saga types."""
 
 from __future__ import annotations
 
@@ -35,20 +35,3 @@ def _type(number: int) -> type[Saga[Order]]:
 
 SAGAS = [_type(number) for number in range(1, TYPES + 1)]
 globals().update({one.__name__: one for one in SAGAS})
-
-
-def main() -> None:
-    """Write the templates to where ``CDK_OUTDIR`` says."""
-    from sagas.cdk import SagaService
-
-    from aws_cdk import App, Stack  # isort: skip - sagas.cdk names the Node that jsii is to use
-
-    app = App(outdir=os.environ.get("CDK_OUTDIR"))
-    from tests.e2e.nested import many
-
-    SagaService(Stack(app, "Many"), "Sagas", sagas=many.SAGAS, nested_stacks=True)
-    app.synth()
-
-
-if __name__ == "__main__":
-    main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Self
@@ -19,11 +20,21 @@ class Trial:
     executions: int = 99
 
 
+RAISES: dict[str, Callable[[], Exception]] = {
+    "reject": lambda: Rejected("the business says no"),
+    "unanswered": lambda: TimeoutError("the read operation timed out"),
+    "several": lambda: ExceptionGroup("both", [ConnectionResetError("reset"), Rejected("the business says no")]),
+    "fail": lambda: RuntimeError("as was asked for"),
+    "stubborn": lambda: RuntimeError("as was asked for"),
+}
+
+
 class Base(Saga[Trial]):
     """Notes what was executed, and misbehaves as asked."""
 
     def __init__(self, table: str) -> None:
         self._table = table
+        self._executions: list[int] = []
 
     @classmethod
     def create(cls) -> Self:
@@ -63,10 +74,11 @@ class Base(Saga[Trial]):
                 time.sleep(1)
         if request.mood == "dawdle":
             time.sleep(3)
-        if request.mood == "reject":
-            raise Rejected("the business says no")
-        if request.mood in ("fail", "stubborn"):
-            raise RuntimeError("as was asked for")
+        if request.mood == "remember":
+            self._executions.append(ctx.attempt)
+            raise RuntimeError(f"this instance has seen {self._executions}")
+        if request.mood in RAISES:
+            raise RAISES[request.mood]()
 
 
 class Compensating(Base, name="compensating"):

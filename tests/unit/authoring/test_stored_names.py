@@ -272,8 +272,8 @@ def test_a_value_that_fits_never_reaches_its_upcast() -> None:
     [
         ({}, "the request no longer matches Order"),
         ({"hold": Seat}, "the request no longer matches Order"),
-        ({"request": _renamed}, "its upcast raised KeyError: 'prize'"),
-        ({"request": sys.exit}, "its upcast raised SystemExit: "),
+        ({"request": _renamed}, "its upcast raised KeyError"),
+        ({"request": sys.exit}, "its upcast raised SystemExit"),
         (_returning(_OLD), "the request does not match Order after its upcast"),
         (_returning(None), "the request does not match Order after its upcast"),
         (_returning(Seat("7a")), "the request does not match Order after its upcast"),

@@ -128,6 +128,22 @@ def test_no_request_and_no_result_is_shown_in_a_body(queues: Queues) -> None:
     assert moved["Body"] == message.body
 
 
+def test_no_text_that_may_quote_a_value_is_shown_in_a_body(queues: Queues) -> None:
+    queues.received(queues.dead)
+    details = {"error": {"type": "Refused", "message": "pin 0042"}, "stack_trace": "pin 0042", "permanent": True}
+    for action, told in (("StepFailed", details), ("StepPostponed", {"message": "pin 0042", "after": 1.0})):
+        pending = PendingCommit(action, 1, 1, 1, "x", told)
+        message = Message(THREE, "create-zip", "upload", 1, False, 4, pending_commit=pending)
+        queues.sqs.send_message(QueueUrl=queues.dead, MessageBody=message.body)
+    bodies = {json.loads(letter.body)["commit"]["action"]: letter.body for letter in queues.queue.peek(100)}
+    assert "0042" not in "".join(bodies.values())
+    assert json.loads(bodies["StepFailed"])["commit"]["details"] == {
+        "error": {"type": "Refused", "message": "***"},
+        "stack_trace": "***",
+        "permanent": True,
+    }
+
+
 def test_one_that_is_nested_too_deeply_is_like_any_other_that_no_function_could_read(queues: Queues) -> None:
     deep = "[" * 100_000 + "]" * 100_000
     sent = queues.sqs.send_message(QueueUrl=queues.dead, MessageBody=deep)["MessageId"]

@@ -74,7 +74,6 @@ def test_a_cancel_that_came_while_it_ran_comes_to_nothing() -> None:
 
 def test_its_deadline_puts_it_on_the_list_and_it_goes_on() -> None:
     late = replace(BEHIND, deadline=NOW - 1)
-    assert apply(late, cancel(ev.DEADLINE)).state is late
     noticed = apply(late, StallNoticed(MINE))
     assert commands(noticed) == (Write(ev.SagaTimedOut()),)
     noted = after(noticed.state, ev.SagaTimedOut())

@@ -127,6 +127,15 @@ def test_a_failed_attempt_that_may_have_taken_effect_is_remembered() -> None:
     assert not after(claimed, ev.StepCompleted(0, 2)).steps[0].outcome_unknown
 
 
+def test_a_failed_attempt_that_also_raised_not_yet_is_remembered() -> None:
+    begun = ev.StepFailed(0, 1, BOOM, retry_at=NOW, postponed=True)
+    again = after(RUNNING, begun)
+    assert (again.steps[0].status, again.steps[0].postponed) == (T.RETRYING, True)
+    claimed = after(again, message(again))
+    assert after(claimed, ev.StepFailed(0, 2, BOOM, retry_at=NOW)).steps[0].postponed
+    assert not after(claimed, ev.StepCompleted(0, 2)).steps[0].postponed
+
+
 def test_undoing_waits_for_a_lost_attempt_and_leaves_it_in_doubt() -> None:
     lost = saga(S.RUNNING, step(T.RUNNING, attempts=2), lease=HELD, lost_until=NOW + 20)
     decision = apply(lost, ev.StepLost(0, 2))

@@ -85,6 +85,7 @@ def test_records_have_the_digest_of_their_body(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "more"),
     [
+        ("schedule_tick", {"time": "2026-11-27T00:00:00Z", "sample": 100}),
         ("schedule_recover", {"queue": True}),
         ("schedule_purge", {"queue": True}),
         ("schedule_sweep", {}),

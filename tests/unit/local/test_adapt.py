@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from sagas.local.emulator.adapt import with_batch_actions, with_local_apis, with_secret_arns
+from sagas.local.emulator.adapt import (
+    with_batch_actions,
+    with_gateway_responses,
+    with_local_apis,
+    with_secret_arns,
+    without_signatures,
+)
 
 ENDPOINT = "http://127.0.0.1:4566"
 
@@ -27,6 +33,47 @@ def test_iam_allows_batches_to_whom_it_allows_single_messages() -> None:
         ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:DeleteMessageBatch"],
     ]
     assert policy["Properties"]["PolicyDocument"]["Statement"][0]["Action"] == "sqs:SendMessage"
+
+
+def an_api() -> dict[str, Any]:
+    """An API of one document, and its deployment."""
+    signed: dict[str, Any] = {"security": [{"sigv4": []}], "responses": {}}
+    body: dict[str, Any] = {
+        "paths": {"/sagas": {"get": signed}, "/callbacks/{token}": {"post": {**signed, "security": []}}},
+        "x-amazon-apigateway-gateway-responses": {
+            "DEFAULT_4XX": {"responseTemplates": {"application/json": "{}"}},
+            "ACCESS_DENIED": {"statusCode": "403", "responseTemplates": {"application/json": "{}"}},
+        },
+    }
+    deployment = {
+        "Type": "AWS::ApiGateway::Deployment",
+        "Properties": {"RestApiId": {"Ref": "Api"}},
+        "DependsOn": "Role",
+    }
+    return {"Api": {"Type": "AWS::ApiGateway::RestApi", "Properties": {"Body": body}}, "Deployment": deployment}
+
+
+def test_unless_iam_is_enforced_no_operation_of_a_document_is_signed() -> None:
+    resources = an_api()
+    paths = without_signatures({"Resources": resources})["Resources"]["Api"]["Properties"]["Body"]["paths"]
+    assert [one["security"] for path in paths.values() for one in path.values()] == [[], []]
+    assert resources == an_api()
+
+
+def test_the_responses_of_a_gateway_are_resources_of_the_emulator() -> None:
+    resources = with_gateway_responses({"Resources": an_api()})["Resources"]
+    assert "x-amazon-apigateway-gateway-responses" not in resources["Api"]["Properties"]["Body"]
+    assert resources["ApiAccessDenied"] == {
+        "Type": "AWS::ApiGateway::GatewayResponse",
+        "Properties": {
+            "RestApiId": {"Ref": "Api"},
+            "ResponseType": "ACCESS_DENIED",
+            "ResponseTemplates": {"application/json": "{}"},
+            "StatusCode": "403",
+        },
+    }
+    assert "StatusCode" not in resources["ApiDefault4Xx"]["Properties"]
+    assert resources["Deployment"]["DependsOn"] == ["Role", "ApiDefault4Xx", "ApiAccessDenied"]
 
 
 def a_function(**variables: Any) -> dict[str, Any]:

@@ -33,6 +33,13 @@ CASES: list[tuple[type[Any], dict[str, BaseException]]] = [
     (Trip, {"book": ValueError("no")}),
     (Trip, {"tell": ValueError("no")}),
     (Trip, {"pay": REJECTED}),
+    (Trip, {"pay": TimeoutError("no answer")}),
+    (Trip, {"tell": ConnectionResetError("reset")}),
+    (Trip, {"tell": ConnectionRefusedError("refused")}),
+    (Trip, {"pay": ExceptionGroup("two", [OSError("down"), REJECTED])}),
+    (Trip, {"pay": ExceptionGroup("two", [TimeoutError("no answer"), REJECTED])}),
+    (Trip, {"tell": ExceptionGroup("two", [ValueError("no"), ExceptionGroup("one", [OSError("down")])])}),
+    (Trip, {"tell": ValueError("no"), "refund": ExceptionGroup("one", [PermanentError("closed")])}),
     (Trip, {"tell": ValueError("no"), "refund": KeyError("never")}),
     (Trip, {"tell": ValueError("no"), "refund": REJECTED, "unbook": OSError(5, "gone")}),
     (Stubborn, {"second": ValueError("no")}),
@@ -71,6 +78,38 @@ def test_both_write_the_same_trail(
     audit, _ = Engine.from_environment(stack.environment).reader.audit(name, saga_id, 100, 0)
     assert [comparable(entry) for entry in rehearsed.audit] == [comparable(entry) for entry in audit]
     assert (rehearsed.status, rehearsed.error) == (shown["status"], shown["error"])
+    assert list(rehearsed.in_doubt) == shown["in_doubt"]
+
+
+class Collecting(Saga[Order], name="collecting"):
+    """Uses its instance as if it were its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    @step(retry=Retry.constant(max_retries=1, delay=0))
+    def add(self, request: Order, ctx: Context) -> list[str]:
+        self.lines.append(request.item)
+        if ctx.attempt == 1:
+            raise OSError("down")
+        return self.lines
+
+    @step
+    async def more(self, request: Order, add: list[str]) -> list[str]:
+        self.lines.append(request.item)
+        return [*add, *self.lines]
+
+
+def test_both_give_each_attempt_an_instance_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    items = ("ada", "bob")
+    rehearsed = [run(Collecting, Order(item, 1)).results for item in items]
+    bench = deploy_functions(monkeypatch, HandmadeStack(Collecting), Bench)
+    ids = [bench.start("collecting", {"item": item}) for item in items]
+    bench.run()
+    assert rehearsed == [{"add": [item], "more": [item, item]} for item in items]
+    for results, saga_id in zip(rehearsed, ids, strict=True):
+        assert results == {each["name"]: each["result"] for each in bench.show(saga_id)["steps"]}
 
 
 class Guarded(Saga[Order], name="guarded"):
