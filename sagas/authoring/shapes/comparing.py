@@ -18,6 +18,7 @@ from sagas.authoring.shapes.base import MAX_DEPTH, Path, Problems, Shape
 
 _ABSENT = object()
 _TEXTS = (str, bytes, bytearray)
+_NUMBERS = (int, float, Decimal)
 
 
 def check_read_back(shape: Shape, value: Any, data: Any, at: Path, problems: Problems) -> None:
@@ -50,22 +51,29 @@ def equal(value: Any, other: Any) -> bool:
 def _same(value: Any, again: Any, at: Path) -> bool:
     if value is again or len(at) > 2 * MAX_DEPTH:
         return True
-    if isinstance(value, Enum) or isinstance(again, Enum):
-        return _plain(value) == _plain(again)
-    if isinstance(value, int | float | Decimal) and isinstance(again, int | float | Decimal):
-        return isinstance(value, bool) == isinstance(again, bool) and (
-            value == again or value != value != again != again
-        )
-    if isinstance(value, _TEXTS) or isinstance(again, _TEXTS):
-        return type(again) in (*_TEXTS, type(value)) and _text(value) == _text(again)
-    if isinstance(value, datetime | time) and type(value) is type(again):
-        return value == again and (value.tzinfo is None) == (again.tzinfo is None)
+    same_scalar = _same_scalar(value, again)
+    if same_scalar is not None:
+        return same_scalar
     if hasattr(value, "_fields") and type(value) is not type(again):
         return False  # a named tuple, or another class than it was
     for kind, same in ((Mapping, _same_members), (Set, _same_elements), (Sequence, _same_items)):
         if isinstance(value, kind):
             return isinstance(again, kind) and same(cast("Any", value), cast("Any", again), at)
     return type(value) is type(again) and _same_object(value, again, at)
+
+
+def _same_scalar(value: Any, again: Any) -> bool | None:
+    """Whether two scalars are the same; ``None`` if the value is not a scalar."""
+    if isinstance(value, Enum) or isinstance(again, Enum):
+        return _plain(value) == _plain(again)
+    if isinstance(value, _NUMBERS) and isinstance(again, _NUMBERS):
+        nan = value != value and again != again
+        return isinstance(value, bool) == isinstance(again, bool) and (nan or value == again)
+    if isinstance(value, _TEXTS) or isinstance(again, _TEXTS):
+        return type(again) in (*_TEXTS, type(value)) and _text(value) == _text(again)
+    if isinstance(value, datetime | time) and type(value) is type(again):
+        return value == again and (value.tzinfo is None) == (again.tzinfo is None)
+    return None
 
 
 def _plain(value: Any) -> Any:

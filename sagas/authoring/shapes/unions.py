@@ -97,6 +97,11 @@ def is_ambiguous_with(earlier: Shape, later: Shape, seen: frozenset[tuple[int, i
         return _arrays(earlier, later, seen)
     if "object" in earlier.json_types:
         return _objects(earlier, later, seen)
+    return _formats(earlier, later)
+
+
+def _formats(earlier: Shape, later: Shape) -> bool:
+    """Whether a text or another scalar can have both shapes."""
     formats = [shape for shape in (earlier, later) if isinstance(shape, Formatted)]
     alike = earlier is later or any(shape.open_format for shape in formats)
     return len(formats) == 1 or (len(formats) == 2 and alike)
