@@ -280,26 +280,39 @@ def next_fact(plan: Plan, state: SagaState, now: float) -> Fact | None:
     """
     if state.ended:
         return order_to_obey(state)
-    step = state.current
-    taken = in_wait(state) and step is not None and step.signalled and not state.cancel.journaled
-    unread = state.unread is not None and (state.not_before > now or state.cancel.at or state.out_of_time(now))
-    if taken and not unread:
+    if _has_signal(state, now):
         return SignalReceived(state.cursor)
     if state.status in (*_FORWARD, SagaStatus.DEAD_LETTERED) and state.cancel.at:
         return _fact_of_cancel(state)
     if state.out_of_time(now) and not state.past_pivot:  # rule 20; past the pivot, other facts come first
         return SagaTimedOut()
-    exhausted = state.recovery.attempts > plan.max_recovery_attempts
-    if exhausted and (state.undoing or (forward(state) and not state.recovery.exhausted)):
-        return SagaRecoveryExhausted()
-    if forward(state) and state.recovery.exhausted and not state.past_pivot:
-        return CompensationStarted("recovery")
+    fact = _fact_of_recovery(plan, state)
+    if fact is not None:
+        return fact
     if not state.undoing and not forward(state):
         return None
     fact = _fact_of_misfit(plan, state, now)
     if fact is None and forward(state):
         fact = _fact_without_code(plan, state, now) or _fact_after_exhaustion(plan, state)
     return fact
+
+
+def _has_signal(state: SagaState, now: float) -> bool:
+    """Whether the current wait has an accepted signal, whose value is to be read now."""
+    step = state.current
+    if not in_wait(state) or step is None or not step.signalled or state.cancel.journaled:
+        return False
+    return state.unread is None or not (state.not_before > now or state.cancel.at or state.out_of_time(now))
+
+
+def _fact_of_recovery(plan: Plan, state: SagaState) -> Fact | None:
+    """Return what follows if the saga stalled too often; ``None`` if it did not, or if that is recorded."""
+    exhausted = state.recovery.attempts > plan.max_recovery_attempts
+    if exhausted and (state.undoing or (forward(state) and not state.recovery.exhausted)):
+        return SagaRecoveryExhausted()
+    if forward(state) and state.recovery.exhausted and not state.past_pivot:
+        return CompensationStarted("recovery")
+    return None
 
 
 def _fact_of_cancel(state: SagaState) -> Fact:

@@ -338,32 +338,34 @@ def unread(before: Unread | None, first: float, why: tuple[str, str, str], now: 
 def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, now: float) -> Decision:
     """Wait for an operator. The current message may be dead-lettered. If the deployed code does not fit the step, or
     the step stalled too often, it fails without an attempt. An attempt that was already claimed no longer counts."""
-    step, waits_for = state.current, state.waiting_for
+    step = state.current
     if state.lease is None or step is None or fact.index != state.cursor:
         return Decision(state)
-    if fact.cause.fails_step:
-        ready = step.status in (StepStatus.PENDING, StepStatus.RETRYING) or waits_for == "retry"
-        # Without its code, the policy of a step that has failed is unknown, and of children that have ended.
-        unknown = step.status is StepStatus.FAILED or state.joins
-        ready = ready or (unknown and forward(state) and fact.cause is ev.DeadLetterCause.CODE_MISSING)
-        over = state.not_before <= now or step.signalled
-        unanswered = waits_for == "signal" and over and fact.cause is not ev.DeadLetterCause.STALLED
-        called = step.status is StepStatus.RUNNING and fact.cause is ev.DeadLetterCause.TYPE_CHANGED
-        fits = ready or unanswered or called
-    else:
-        fits, called = step.status is StepStatus.FAILED, False
-    if not fits:
+    called = step.status is StepStatus.RUNNING and fact.cause is ev.DeadLetterCause.TYPE_CHANGED
+    failed_before = step.status is StepStatus.FAILED and not fact.cause.fails_step
+    if not (failed_before or called or (fact.cause.fails_step and _may_fail_uncalled(state, step, fact.cause, now))):
         return Decision(state)
     after = replace(committed(state), status=SagaStatus.DEAD_LETTERED, dead=fact.message, polling=None)
     if fact.cause.fails_step:
         attempts = step.attempts.given_back() if called else step.attempts
         # A wait for a signal has begun, so it may have to be undone.
-        timed_out = step.timed_out or waits_for == "signal"
+        timed_out = step.timed_out or state.waiting_for == "signal"
         failed = replace(step, status=StepStatus.FAILED, attempts=attempts, timed_out=timed_out)
         after = after.with_step(fact.index, failed)
         unreadable = "" if fact.cause is ev.DeadLetterCause.CODE_MISSING else unreadable_part(fact.failure)
         after = replace(after, error_seq=after.seq, not_before=0.0, unreadable=unreadable)
     return proceed(plan, after, now)
+
+
+def _may_fail_uncalled(state: SagaState, step: StepState, cause: ev.DeadLetterCause, now: float) -> bool:
+    """Whether the current step may fail for this cause although no attempt of it runs."""
+    if step.status in (StepStatus.PENDING, StepStatus.RETRYING) or state.waiting_for == "retry":
+        return True
+    if state.waiting_for == "signal" and (state.not_before <= now or step.signalled):
+        return cause is not ev.DeadLetterCause.STALLED
+    # Without its code, the policy of a step that has failed is unknown, and of children that have ended.
+    unknown = step.status is StepStatus.FAILED or state.joins
+    return bool(unknown) and forward(state) and cause is ev.DeadLetterCause.CODE_MISSING
 
 
 def unreadable_part(failure: ev.Failure | None) -> str:

@@ -139,7 +139,7 @@ class Received(Struct, frozen=True):
         source: the ARN of the user's queue; empty for the command queue.
         attributes: the sender's attributes of a message of a user's queue, as JSON.
         since: epoch seconds at which a copy first came, as text; empty if this is the first time.
-        sender: the sender of the original, if this is a copy; else empty.
+        sender: the sender of the message that this one copies; empty if this is the first time.
     """
 
     body: str

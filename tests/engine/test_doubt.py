@@ -44,7 +44,7 @@ from sagas.authoring.definition.definition import definition_of
 from sagas.engine.attempt.doubt import CLIENTS, in_doubt
 from sagas.errors import Ambiguous, TimedOut, Unavailable, WrongResult
 from sagas.testing import Outcome, run
-from tests.support.bench import Make
+from tests.support.bench import Bench, Make
 from tests.support.sagas import LOG, ONCE, Order
 from tests.support.servers import Kind, bad_server
 
@@ -245,6 +245,13 @@ class Declined(PermanentError, TimeoutError):
     """Says what happened, whatever else it derives from."""
 
 
+class Odd(Exception):
+    """Hides what exceptions have."""
+
+    __module__ = cast("str", None)
+    args = cast("Any", 5)
+
+
 class Timely(TimeoutError, Rejected):
     """The same in another order."""
 
@@ -277,6 +284,8 @@ CHAINS: list[tuple[list[BaseException], bool]] = [
     ([Lost(), httpx.ConnectTimeout("x"), TimeoutError()], False),
     ([Lost(), httpx.ReadTimeout("x"), ConnectionRefusedError()], True),
     ([TimeoutError(), ConnectionRefusedError()], True),
+    ([Odd()], False),
+    ([Odd(), TimeoutError()], True),
     ([smtplib.SMTPServerDisconnected("x")], True),
     ([subprocess.TimeoutExpired("pay", 5)], True),
 ]
@@ -608,6 +617,27 @@ def test_a_saga_in_doubt_is_on_the_attention_list(bench: Make) -> None:
     shown = b.show(saga_id)
     assert (shown["status"], shown["in_doubt"]) == ("COMPENSATED", ["pay"])
     assert shown["attention"]["reason"] == "the outcome of pay is unknown"
+
+
+class Inside(Saga[Order], name="inside"):
+    """Says which error is being handled around its code: it would be the context of what the code raises."""
+
+    @step
+    def first(self) -> str:
+        return repr(sys.exception())
+
+    @step
+    async def second(self) -> str:
+        return repr(sys.exception())
+
+
+@pytest.mark.parametrize("kind", ["bench", "deployed"])
+def test_no_error_is_handled_around_the_code(kind: str, request: pytest.FixtureRequest) -> None:
+    b: Bench = request.getfixturevalue(kind)(Inside)
+    saga_id = b.start("inside")
+    b.run()
+    assert [each["result"] for each in b.show(saga_id)["steps"]] == ["None", "None"]
+    assert set(run(Inside, Order("x")).results.values()) == {"None"}
 
 
 # ---- what authors may name

@@ -178,6 +178,32 @@ def test_late_errors_in_a_group_are_late_but_for_a_permanent_one() -> None:
     assert not ANY.gives_up(late)
 
 
+class Late(Saga[Order], name="late", step_timeout=0.05):
+    """Raises a group when it is cancelled at its deadline."""
+
+    @step(retry=THRICE)
+    async def pay(self) -> str:
+        LOG.append("pay")
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError:
+            raise ExceptionGroup("late", list(TASKS)) from None
+        return "paid"
+
+
+@pytest.mark.parametrize(
+    ("errors", "attempts", "type_"), [([DOWN, REJECTED], 1, "Rejected"), ([DOWN, ERROR], 3, "TimedOut")]
+)
+def test_a_late_group_is_late_unless_one_of_its_errors_is_permanent(
+    errors: list[Exception], attempts: int, type_: str
+) -> None:
+    TASKS[:] = errors
+    outcome = run(Late, Order("x"))
+    assert outcome.error is not None
+    assert (outcome.error.type, LOG) == (type_, ["pay"] * attempts)
+    assert outcome.in_doubt == (("pay",) if type_ == "TimedOut" else ())
+
+
 LEAF = st.sampled_from([NOT_YET, REJECTED, PERMANENT, ERROR])
 
 

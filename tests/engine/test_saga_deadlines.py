@@ -369,3 +369,17 @@ def test_a_step_that_runs_is_left_alone_and_looked_at_rarely(hurry: Hurry) -> No
     assert recovered == []
     assert later > 60
     assert b.status(saga_id) == "COMPLETED"
+
+
+@pytest.mark.parametrize(("ends", "error"), [("cancel", "Cancelled"), ("deadline", "SagaTimedOut")])
+def test_a_wait_that_was_stopped_says_why(bench: Make, ends: str, error: str) -> None:
+    b = bench(Patient)
+    saga_id = b.start("patient")
+    b.run()
+    if ends == "cancel":
+        b.engine.operations.cancel("patient", saga_id, "ada")
+    else:
+        b.clock.advance(HOUR)
+        b.recover()
+    b.run()
+    assert (b.step(saga_id, 0)["status"], b.step(saga_id, 0)["error"]["type"]) == ("FAILED", error)

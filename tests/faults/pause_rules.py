@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from sagas.core.states import Polling, SagaState
 from sagas.core.text import iso
 from sagas.engine.attempt import failures
+from sagas.engine.operate import pausing
 from sagas.store.control.control import ControlItems
 from sagas.testing.faults import Fault, Point
 from tests.faults.rules import Life, Rules
@@ -38,6 +39,15 @@ def _cancels_leave_parked_what_they_meet() -> Generator[None]:
         return self._changed(before.saga_id, flag, allowed & model.cancel_requested_at.does_not_exist())
 
     with patch.object(ControlItems, "request_cancel", leaving):
+        yield
+
+
+@_rule(
+    "what a pause marked goes on once no pause holds it",
+    Life("resumed_by_a_client_that_may_die", Point(23, Fault.DIES_AFTER)),
+)
+def _nobody_looks_at_what_is_marked() -> Generator[None]:
+    with patch.object(pausing, "NEVER_DUE", 0.0):
         yield
 
 

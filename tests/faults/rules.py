@@ -13,7 +13,7 @@ from unittest.mock import patch
 from msgspec import structs
 from msgspec.structs import replace
 
-from sagas.core import arrivals, rules, transitions, undoing
+from sagas.core import arrivals, automaton, rules, transitions, undoing
 from sagas.core import events as ev
 from sagas.core.commands import Backlog, Decision, MessageArrived, Send, Write
 from sagas.core.rules import Plan
@@ -401,6 +401,27 @@ def _the_timeout_in_two_writes() -> Generator[None]:
             self.commit(before, after, stale)
 
     with patch.object(ControlItems, "finish", finish):
+        yield
+
+
+@_rule(
+    "what is accepted while a wait is taken over is acted on soon",
+    Life("a_long_wait_is_taken_over", Point(134, Fault.PAUSES, 9)),
+)
+def _a_takeover_overlooks_signals() -> Generator[None]:
+    with patch.object(control, "in_wait", _no):
+        yield
+
+
+@_rule("what a takeover owes follows it", Life("a_long_wait_is_taken_over", Point(134, Fault.PAUSES, 9)))
+def _a_takeover_only_releases() -> Generator[None]:
+    key = SagaStatus.WAITING, ev.SagaRecovered
+    row = automaton.TABLE[key]
+
+    def released(plan: Plan, state: SagaState, fact: ev.SagaRecovered, now: float) -> Decision:
+        return Decision(structs.replace(row.apply(plan, state, fact, now).state, lease=None))
+
+    with patch.dict(automaton.TABLE, {key: structs.replace(row, apply=released)}):
         yield
 
 

@@ -20,6 +20,20 @@ def _signalled(world: CrashWorld) -> None:
 
 
 @WAITING.ends("COMPLETED", "COMPENSATED")
+def _a_long_wait_is_taken_over(world: CrashWorld) -> None:
+    """Its holder died. COMPENSATED where a process lingered until the wait was over."""
+    world.start("asking")
+    world.until("WaitStarted", "answer")
+    world.abandon()
+    world.clock.advance(240.0)
+    world.steps(8)
+    if any(state.waiting_for and state.steps[state.cursor].signalled for state in world.states()):
+        raise AssertionError("a signal that was accepted waits for the end of the wait")
+    world.signal()
+    world.settle()
+
+
+@WAITING.ends("COMPLETED", "COMPENSATED")
 def _signal_out_of_reach(world: CrashWorld) -> None:
     """S3 does not give back the value of a large signal. COMPENSATED where a process lingered until the wait was
     over."""
@@ -158,6 +172,17 @@ def _paused_and_resumed(world: CrashWorld) -> None:
     world.steps(1)
     _paused(world)
     world.call(lambda engine: engine.pausing.resume("pair", "ada"))
+    world.settle()
+
+
+@WAITING.ends("COMPLETED")
+def _resumed_by_a_client_that_may_die(world: CrashWorld) -> None:
+    """If it stored the end of the pause, nobody else does what it left to do, but the supervisor."""
+    world.start()
+    world.steps(1)
+    _paused(world)
+    if world.resume_once("pair"):
+        world.call(lambda engine: engine.pausing.resume("pair", "ada"))
     world.settle()
 
 

@@ -26,6 +26,7 @@ from sagas.authoring.context import Context
 from sagas.core.states import SagaState, SagaStatus
 from sagas.core.text import epoch
 from sagas.engine.attempt.course import Chain
+from sagas.engine.operate.signals import Signals
 from sagas.engine.registry import Registry
 from sagas.errors import Conflict, SagaError
 from sagas.handlers import bulk as bulk_handler
@@ -352,6 +353,11 @@ class CrashWorld:
         """Likewise: a caller cancels every saga there is."""
         self._once(lambda state: self.engine.operations.cancel(state.saga, state.saga_id, "ada"))
 
+    def resume_once(self, saga: str) -> bool:
+        """Likewise: an operator resumes a type. Return whether it is still paused."""
+        self._once(lambda state: self.engine.pausing.resume(saga, "ada"))
+        return self._is_paused(saga)
+
     def _once(self, operation: Callable[[SagaState], object]) -> None:
         def act() -> None:
             for state in self.asked():
@@ -359,6 +365,13 @@ class CrashWorld:
                     operation(state)
 
         self._run(act, self.clock.now() + _PATIENCE)
+
+    def abandon(self) -> None:
+        """A function takes the lease of every saga, and dies before it does anything."""
+        with self.wire.aside():
+            for state in self.states():
+                taken = replace(state, lease=self.engine.advancer.lease(), token=state.token + 1)
+                self.engine.control.claim(state, taken, TICK)
 
     def lose_items(self) -> None:
         """The control items of sagas that are over are lost: deleted by hand, or by a restore."""
@@ -501,9 +514,13 @@ class CrashWorld:
 
         1: the same message is delivered a second time; 2: likewise, but when a short lease has expired; 3: a cancel;
         4: a cancel when a short lease has expired; 5: nothing in particular; 6: what is over is purged; 7: what
-        FAILED is undone; 8: a cancel, and what is over is purged. A process that is dead by then lingers until all is
-        at rest, one that only pauses as long as it may act.
+        FAILED is undone; 8: a cancel, and what is over is purged; 9: a signal, whose sender dies once it is accepted. A
+        process that is dead by then lingers until all is at rest, one that only pauses as long as it may act.
         """
+        if point.bound == 9:
+            with patch.object(Signals, "_take", _die):
+                self._once(lambda state: self.engine.signals.send(state.saga, state.saga_id, "answer", "yes", "ada"))
+            return
         horizon, dead = self._horizon, point.fault is Fault.LATE
         before, self._engine = self._engine, None
         self._horizon = float("inf") if dead else horizon - 1.0
@@ -599,6 +616,10 @@ class CrashWorld:
     def dead_letters(self) -> list[Letter]:
         """The messages in the dead-letter queues."""
         return self.mailbox.dead
+
+
+def _die(*_given: object) -> None:
+    raise ProcessDied
 
 
 def sets(request: dict[str, Any], attribute: str) -> bool:

@@ -74,7 +74,7 @@ class Problems(list[Problem]):
     """The problems that a walk has met so far.
 
     Args:
-        of: the problems that these are a part of, because a union tries one of its members.
+        of: the problems that include these, because a union tries one of its members.
         reads_back: whether a value that would be another when it is read back is a problem.
     """
 

@@ -51,9 +51,14 @@ def equal(value: Any, other: Any) -> bool:
 def _same(value: Any, again: Any, at: Path) -> bool:
     if value is again or len(at) > 2 * MAX_DEPTH:
         return True
-    same_scalar = _same_scalar(value, again)
-    if same_scalar is not None:
-        return same_scalar
+    if isinstance(value, Enum) or isinstance(again, Enum):
+        return _plain(value) == _plain(again)
+    if isinstance(value, int | float | Decimal) and isinstance(again, int | float | Decimal):
+        return _same_number(value, again)
+    if isinstance(value, _TEXTS) or isinstance(again, _TEXTS):
+        return type(again) in (*_TEXTS, type(value)) and _text(value) == _text(again)
+    if isinstance(value, datetime | time) and type(value) is type(again):
+        return value == again and (value.tzinfo is None) == (again.tzinfo is None)
     if hasattr(value, "_fields") and type(value) is not type(again):
         return False  # a named tuple, or another class than it was
     for kind, same in ((Mapping, _same_members), (Set, _same_elements), (Sequence, _same_items)):
@@ -62,18 +67,9 @@ def _same(value: Any, again: Any, at: Path) -> bool:
     return type(value) is type(again) and _same_object(value, again, at)
 
 
-def _same_scalar(value: Any, again: Any) -> bool | None:
-    """Whether two scalars are the same; ``None`` if the value is not a scalar."""
-    if isinstance(value, Enum) or isinstance(again, Enum):
-        return _plain(value) == _plain(again)
-    if isinstance(value, _NUMBERS) and isinstance(again, _NUMBERS):
-        nan = value != value and again != again
-        return isinstance(value, bool) == isinstance(again, bool) and (nan or value == again)
-    if isinstance(value, _TEXTS) or isinstance(again, _TEXTS):
-        return type(again) in (*_TEXTS, type(value)) and _text(value) == _text(again)
-    if isinstance(value, datetime | time) and type(value) is type(again):
-        return value == again and (value.tzinfo is None) == (again.tzinfo is None)
-    return None
+def _same_number(value: Any, again: Any) -> bool:
+    both_nan = value != value and again != again
+    return isinstance(value, bool) == isinstance(again, bool) and (value == again or both_nan)
 
 
 def _plain(value: Any) -> Any:
@@ -81,9 +77,9 @@ def _plain(value: Any) -> Any:
 
 
 def _text(value: Any) -> Any:
-    return (
-        str.__str__(value) if isinstance(value, str) else bytes(value) if isinstance(value, bytes | bytearray) else None
-    )
+    if isinstance(value, str):
+        return str.__str__(value)
+    return bytes(value) if isinstance(value, bytes | bytearray) else None
 
 
 def _same_members(value: Mapping[Any, Any], again: Mapping[Any, Any], at: Path) -> bool:

@@ -233,6 +233,18 @@ class _Compiler:
         return {name: substitute(hint, bound) for name, hint in hints.items()}
 
 
+def _has_secret_keys(type_: Any, seen: set[Any]) -> bool:
+    """Whether a dict inside a type of pydantic has secret keys."""
+    if is_model(type_):
+        fields = () if type_ in seen else type_.model_fields.values()
+        seen.add(type_)
+        return any(_has_secret_keys(field.annotation, seen) for field in fields)
+    arguments = get_args(type_)
+    if _is_class(get_origin(type_), collections.abc.Mapping) and arguments and is_secret(arguments[0]):
+        return True
+    return any(_has_secret_keys(argument, seen) for argument in arguments)
+
+
 _RULED = (Formatted, Integer, Float, String, Boolean, Choice)
 """Shapes of types whose values pydantic can check and write. The others may contain redacted values."""
 
@@ -248,18 +260,6 @@ def _is_for_pydantic(item: Any) -> bool:
 
 def _package_of(item: Any) -> str:
     return type(item).__module__.partition(".")[0]
-
-
-def _has_secret_keys(type_: Any, seen: set[Any]) -> bool:
-    """Whether a dict inside a type of pydantic has secret keys."""
-    if is_model(type_):
-        fields = () if type_ in seen else type_.model_fields.values()
-        seen.add(type_)
-        return any(_has_secret_keys(field.annotation, seen) for field in fields)
-    arguments = get_args(type_)
-    if _is_class(get_origin(type_), collections.abc.Mapping) and arguments and is_secret(arguments[0]):
-        return True
-    return any(_has_secret_keys(argument, seen) for argument in arguments)
 
 
 def _is_class(type_: Any, base: type[Any]) -> bool:

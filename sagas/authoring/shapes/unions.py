@@ -101,7 +101,6 @@ def is_ambiguous_with(earlier: Shape, later: Shape, seen: frozenset[tuple[int, i
 
 
 def _formats(earlier: Shape, later: Shape) -> bool:
-    """Whether a text or another scalar can have both shapes."""
     formats = [shape for shape in (earlier, later) if isinstance(shape, Formatted)]
     alike = earlier is later or any(shape.open_format for shape in formats)
     return len(formats) == 1 or (len(formats) == 2 and alike)

@@ -319,7 +319,7 @@ def _without_texts(commit: dict[str, Any]) -> dict[str, Any]:
 
 def _rejected(fields: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     """Return the body of a rejected command or event without its data: no type says which part of it is secret. ``own``
-    are the fields of a command; some of them are no data."""
+    are the fields of a command. Some of them are no data."""
     return json.dumps({name: value if name in _NAMES and name in own else HIDDEN for name, value in fields.items()})
 
 

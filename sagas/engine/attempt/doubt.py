@@ -7,8 +7,9 @@ failure.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from types import FrameType
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -100,7 +101,7 @@ def _own_verdict(error: BaseException, others: Collection[type[BaseException]]) 
     for type_ in type(error).__mro__:
         if type_ in others:
             return True
-        client = CLIENTS.get(type_.__module__.partition(".")[0])
+        client = CLIENTS.get(str(type_.__module__).partition(".")[0])
         if client is not None and type_.__name__ in client.unsent:
             return False
         if client is not None and type_.__name__ in client.lost:
@@ -112,7 +113,8 @@ def _cause(error: BaseException) -> BaseException | None:
     """Return the exception behind another one. Some clients only pass it to the constructor."""
     if error.__cause__ is not None or error.__suppress_context__:
         return error.__cause__
-    wrapped = (argument for argument in error.args if isinstance(argument, BaseException))
+    arguments: Iterable[object] = cast("Any", BaseException.args).__get__(error)  # a subclass may hide it
+    wrapped = (argument for argument in arguments if isinstance(argument, BaseException))
     return next(wrapped, None) if error.__context__ is None else error.__context__
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sagas.core.events import GONE, AttentionCode, DeadLetterCause, Failure
+from sagas.core.events import GONE, AttentionCode, DeadLetterCause, Failure, SagaTimedOut
 from sagas.core.fit import KINDS
 from sagas.core.gates import Pause, Scope
 from sagas.core.rules import (
@@ -49,6 +49,13 @@ _SHORT = 200
 
 def _when(seconds: float) -> str | None:
     return iso(seconds) if seconds else None
+
+
+_WHY_STOPPED = {
+    "cancel": ("Cancelled", "the saga was cancelled while the step waited"),
+    "timeout": (SagaTimedOut.__name__, "the saga's own timeout passed while the step waited"),
+}
+"""The error of a step that waited when its saga was stopped, by the cause of the saga's undoing."""
 
 
 def errors_in(state: SagaState) -> tuple[int, ...]:
@@ -242,11 +249,22 @@ def _started_at(state: SagaState, step: StepState, own: Sequence[Entry], past: S
     return None
 
 
+def _ended_at(step: StepState, past: Sequence[Entry]) -> str | None:
+    return iso(past[-1].at) if past and step.status not in _ON_ITS_WAY else None
+
+
 def _took(past: Sequence[Entry]) -> float | None:
     """Return the number of seconds that a step's last attempt ran, not counting attempts of its undo."""
     own = (entry for entry in reversed(past) if entry.action in ("StepFailed", "StepLost", *RESULTS))
     ran = next((entry for entry in own if "started_at" in entry.details), None)
     return None if ran is None else round(max(ran.at - epoch(str(ran.details["started_at"])), 0.0), 3)
+
+
+def _stopped(state: SagaState, step: StepState) -> ErrorView | None:
+    """Return the error of a step that has failed without one of its own, because its saga was cancelled, or passed its
+    deadline, while it waited."""
+    why = _WHY_STOPPED.get(state.cause)
+    return {"type": why[0], "message": why[1]} if why and step.status is StepStatus.FAILED else None
 
 
 def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepView:
@@ -264,9 +282,9 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
         "attempts": step.attempts.made,
         "undo_attempts": step.undo_attempts.made,
         "started_at": _started_at(state, step, own, past),
-        "ended_at": iso(past[-1].at) if past and step.status not in _ON_ITS_WAY else None,
+        "ended_at": _ended_at(step, past),
         "result": _payload(next((entry for entry in reversed(past) if entry.action in RESULTS), None)),
-        "error": error_view(failed),
+        "error": error_view(failed) or _stopped(state, step),
         "trace_id": _trace_id(failed),
         "next_attempt_at": _when(state.not_before) if waits and waiting_for in ("", "retry") else None,
         "waiting_for": waiting_for or None,

@@ -316,8 +316,10 @@ UNSUPPORTED: list[Any] = [
 ]
 
 
+Ids = TypeAliasType("Ids", "list[int]")
+
+
 def test_an_alias_of_a_text_says_what_is_wrong() -> None:
-    Ids = TypeAliasType("Ids", "list[int]")  # pyright: ignore[reportGeneralTypeIssues]
     with pytest.raises(UnsupportedType, match="is a text in the place of a type"):
         json_schema(Ids)
 

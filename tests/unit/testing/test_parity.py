@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import count
 from typing import Any
 from unittest.mock import patch
@@ -24,10 +25,24 @@ from tests.support.bench import Bench, ManualClock, deploy_functions
 from tests.support.databases import lead_nowhere
 from tests.support.dynamodb import aws
 from tests.support.engine import Engine
-from tests.support.sagas import FAIL, LOG, REJECTED, Fatal, Order, Stubborn, Trip
+from tests.support.sagas import FAIL, LOG, REJECTED, Fatal, Order, Seat, Stubborn, Trip, perform
 
 _TIMES = ("started_at", "next_attempt_at", "until", "since", "sent_at")
 _ITS_OWN = (*_TIMES, "stack_trace", "trace_id", "message_id", "dispatch", "request_hash")
+
+
+class Hurried(Saga[Order], name="hurried", timeout=timedelta(seconds=10)):
+    """Its deadline comes before the second attempt of a step."""
+
+    book = Trip.book
+    unbook = Trip.unbook
+
+    @step(retry=Retry.constant(max_retries=3, delay=20.0), timeout=5)
+    def pay(self, book: Seat, ctx: Context) -> str:
+        perform("pay")
+        return "paid"
+
+
 CASES: list[tuple[type[Any], dict[str, BaseException]]] = [
     (Trip, {}),
     (Trip, {"book": ValueError("no")}),
@@ -45,6 +60,7 @@ CASES: list[tuple[type[Any], dict[str, BaseException]]] = [
     (Stubborn, {"second": ValueError("no")}),
     (Stubborn, {"first": ValueError("no")}),
     (Fatal, {"second": ValueError("no")}),
+    (Hurried, {"pay": ValueError("no")}),
 ]
 
 
