@@ -131,7 +131,7 @@ def repeated_start(b: Bench) -> Iterator[None]:
     yield
     assert (again.status, again.body["saga_id"]) == (200, first.body["saga_id"])
     assert again.body["status"] == "COMPLETED"
-    assert [step["result"] for step in again.body["steps"]] == [{"number": 1}, "paid 1", None]
+    assert [step["result"] for step in again.body["steps"]] == [None] * 3, "results are for those who may read"
 
 
 @trip("a look at a saga that has not changed")

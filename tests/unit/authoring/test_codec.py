@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import math
 import re
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -538,7 +537,7 @@ class Reading:
     mean: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.mean = self.total / 2 if self.total else math.nan
+        self.mean = self.total / 2 if self.total else float("nan")  # another one each time
 
 
 @dataclass
