@@ -171,7 +171,7 @@ What CloudFormation's role creates, changes and deletes. [Deploying](../operatio
 - `lambda` functions, versions, aliases, layers, event source mappings and permissions, with `PutFunctionRecursionConfig` and `PutFunctionEventInvokeConfig`
 - `iam` roles and inline policies, with `PassRole` to `lambda.amazonaws.com`; with `access_log="role"` also to `apigateway.amazonaws.com`
 - a REST API of `apigateway`, and with `access_log="role"` the account's role for logs; `events` rules, `logs` groups with retention, `cloudwatch` alarms, and with `dashboard=True` a dashboard
-- nested stacks of `cloudformation` beyond some 25 steps; `codedeploy` with `deployment`; `ssm:GetParameters` of the bootstrap version
+- nested stacks of `cloudformation` beyond some 40 steps; `codedeploy` with `deployment`; `ssm:GetParameters` of the bootstrap version
 - `secretsmanager` with public waits, also `GetRandomPassword`; `wafv2` with `web_acl_arn`; `kms` with `encryption_key` (`DescribeKey`, `CreateGrant`, `PutKeyPolicy`)
 - `ec2` with `network` (security groups and subnets); `sns` with an address as `alarm_topic`
 - the resources of your sagas"""
@@ -220,14 +220,27 @@ def permissions_page(template: Template) -> str:
 
 
 def alarms_page(template: Template) -> str:
-    """Every alarm, with its section of the runbook."""
-    lines = [
-        f"# Alarms\n\n{NOTE}",
-        "Each alarm names its section of [the runbook](../operations/runbook.md) in its description, and notifies `alarm_topic`.",
-        "SAGA stands for a saga type, STEP for a step (or the steps that share a function).\n",
-        "| alarm | fires when | metric | more than | for | runbook |",
-        "|---|---|---|---|---|---|",
-    ]
+    """Every alarm, with its section of the runbook: those that a service has by default, and those by step."""
+    few, many = alarm_rows(template), alarm_rows(template["ByStep"])
+    head = ["| alarm | fires when | metric | more than | for | runbook |", "|---|---|---|---|---|---|"]
+    return "\n".join(
+        [
+            f"# Alarms\n\n{NOTE}",
+            "Each alarm names its section of [the runbook](../operations/runbook.md) in its description, and notifies `alarm_topic`.",
+            "SAGA stands for a saga type. A service has these:\n",
+            *[*head, *few],
+            "\n## By step\n",
+            'With `alarms="step"`, and with `deployment`, whose alarms roll back what CodeDeploy moves, a service has the following instead of Problem',
+            "and Background. They say where, and notice a crash or an old message sooner; each costs 0.10 USD a month. STEP stands for a step, or for",
+            "the steps that share a function.\n",
+            *[*head, *(row for row in many if row not in few)],
+            "",
+        ]
+    )
+
+
+def alarm_rows(template: Template) -> list[str]:
+    """A row for each kind of alarm of a template."""
     rows: dict[str, None] = {}
     for name, one in template["Resources"].items():
         if one["Type"] != "AWS::CloudWatch::Alarm":
@@ -239,16 +252,22 @@ def alarms_page(template: Template) -> str:
         plain = re.sub("[0-9A-F]{8}$", "", name).removeprefix("Service").removeprefix("Alarms")
         plain = re.sub("^(order|shipment)alarms(scan|approval|ship|book)", "SAGA: STEP ", plain)
         plain = re.sub("^(order|shipment)alarms", "SAGA: ", plain)
-        metric = f"`{alarm['MetricName']}`" + ("" if alarm["Namespace"] == "Sagas" else f" of {alarm['Namespace']}")
+        stats = [one["MetricStat"] for one in alarm.get("Metrics", ()) if "MetricStat" in one]
+        metrics = [one["Metric"] for one in stats] or [alarm]
+        named = [
+            f"`{one['MetricName']}`" + ("" if one["Namespace"] == "Sagas" else f" of {one['Namespace']}")
+            for one in metrics
+        ]
+        metric, period = ", ".join(dict.fromkeys(named)), stats[0]["Period"] if stats else alarm["Period"]
         above = "as its policies explain" if plain.endswith("STEP Age") else f"{alarm['Threshold']:,}"
         if alarm["ComparisonOperator"].startswith("LessThan"):
-            above = "(none there)"
+            above = "(see there)" if stats else "(none there)"
         periods, needed = alarm["EvaluationPeriods"], alarm.get("DatapointsToAlarm", alarm["EvaluationPeriods"])
         times = "" if periods == 1 else f"{needed} times " if needed == periods else f"{needed} of {periods} times "
-        minutes = f"{times}{alarm['Period'] // 60} min"
+        minutes = f"{times}{period // 60} min"
         link = f"[{anchor}](../operations/runbook.md#{anchor})"
         rows[f"| {plain} | {what} | {metric} | {above} | {minutes} | {link} |"] = None
-    return "\n".join([*lines, *rows]) + "\n"
+    return list(rows)
 
 
 PAGES: dict[str, Callable[[Template], str]] = {
@@ -259,7 +278,7 @@ PAGES: dict[str, Callable[[Template], str]] = {
 
 
 def synthesize(directory: str) -> Template:
-    """Return the template of the service that has everything.
+    """Return the template of the service that has everything, and below ``ByStep`` that with alarms by step.
 
     Args:
         directory: where the CDK writes what it makes.
@@ -268,7 +287,10 @@ def synthesize(directory: str) -> Template:
     import all_options
 
     all_options.build_app(directory).synth()
-    return json.loads((Path(directory) / "Everything.template.json").read_text())
+    everything, by_step = (
+        json.loads((Path(directory) / f"{name}.template.json").read_text()) for name in ("Everything", "ByStep")
+    )
+    return {**everything, "ByStep": by_step}
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Literal
 
 from sagas import AutoDisable, CircuitBreaker, OrphanSweep, Saga, children, step, wait_for
 from sagas.cdk import Archive, SagaService
@@ -53,13 +54,24 @@ class Order(
 
 
 def build_app(outdir: str | None = None) -> App:
-    """Make the app with its one stack, ``Everything``.
+    """Make the app with its stack, ``Everything``, and the same with alarms by step, ``ByStep``.
 
     Args:
-        outdir: where the template goes; a temporary directory by default.
+        outdir: where the templates go; a temporary directory by default.
     """
     app = App(outdir=outdir)
-    stack = Stack(app, "Everything")
+    add_service(Stack(app, "Everything"), "type")
+    add_service(Stack(app, "ByStep"), "step")
+    return app
+
+
+def add_service(stack: Stack, alarms: Literal["type", "step"]) -> None:
+    """Add the service.
+
+    Args:
+        stack: where it goes.
+        alarms: the alarms that it has.
+    """
     scans = s3.Bucket(stack, "Scans")
     service = SagaService(
         stack,
@@ -68,7 +80,7 @@ def build_app(outdir: str | None = None) -> App:
         environment={"SCANS_BUCKET": scans.bucket_name},
         archive=Archive(),
         events=events.EventBus(stack, "Bus"),
+        alarms=alarms,
     )
     service.allow_sweep(Order, scans)
     service.command_queue()
-    return app

@@ -39,7 +39,7 @@ from sagas.cdk.parts.part import Part, resources
 from sagas.cdk.parts.releases import Releases
 from sagas.cdk.watch.dashboard import ServiceDashboard
 from sagas.cdk.watch.notes import note
-from sagas.cdk.watch.saga_alarms import watch_sagas, watch_service
+from sagas.cdk.watch.saga_alarms import watch_background, watch_sagas, watch_service
 from sagas.errors import DefinitionError
 
 AnyStep = Undoable
@@ -372,9 +372,13 @@ class SagaService(Construct):
         if options.deployment is not None:
             releases = Releases(self, "Releases", service=options.service, deployment=options.deployment)
         topic = topic_of(self, options.alarm_topic)
-        waking = Waking(options.service, topic, options.runbook_url, releases)
+        by_step = options.alarms_by_step
+        waking = Waking(options.service, topic, options.runbook_url, releases, by_step=by_step)
         alarms = Alarms(self, "Alarms", waking=waking)
         watch_service(alarms)
+        if not by_step:
+            letters = [part.work.dead_letters for part in self._parts if isinstance(part, WorkFunction)]
+            watch_background(alarms, self.supervisor, letters)
         for part in self._parts:
             part.watch(alarms)
         watch_sagas(placements, self._queues, self._functions, waking)

@@ -56,7 +56,7 @@ class _Records:
             return self._handle(record)
         except (InvalidRequest, NotFound) as error:
             # The message will never succeed, so the queue's redrive policy moves it to the dead-letter queue.
-            telemetry().logger.error("message refused", reason=str(error), **fields)
+            telemetry().problem("message refused", reason=str(error), **fields)
             with suppress(SagaError, KeyError, AttributeError):
                 self._engine.queues.make_visible_now(record["eventSourceARN"], record["receiptHandle"])
         except Exception as error:  # noqa: BLE001 - one bad record must not affect the others
@@ -91,7 +91,8 @@ class _Records:
                     end, standing = self._engine.worker.handle(message, replace(invocation, trace_id=trace_id))
         except NewerFormat as newer:
             # Each receive would bring the message closer to the dead-letter queue, so a copy waits instead.
-            telemetry().newer_format(newer, record["messageId"])
+            sagas = [saga_type.definition.name for saga_type in self._engine.registry]
+            telemetry().newer_format(newer, record["messageId"], sagas)
             self._engine.queues.send_copy(record, newer.retry_after)
             return True
         self._engine.queue_progress.handled(message)

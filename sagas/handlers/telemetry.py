@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -13,7 +13,7 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from msgspec import Struct
 
-from sagas.core.events import INPUTS, Fact, Postponed
+from sagas.core.events import INPUTS, LOST, Fact, Postponed
 from sagas.core.rules import unread_of
 from sagas.core.states import SagaState, SagaStatus, StepStatus
 from sagas.core.text import iso
@@ -48,9 +48,7 @@ METRICS: Final = {
     "SagaFailed": Metric("A saga has ended FAILED: a step with the policy FAIL failed for good."),
     "SagaCompensationFailed": Metric("A saga has ended COMPENSATION_FAILED: an undo failed for good."),
     "SagaDeadLettered": Metric("A saga has become DEAD_LETTERED: it waits for an operator."),
-    "SagaNeedsAttention": Metric(
-        "A saga has begun to need attention, for any reason but a failed undo, which has its own metric."
-    ),
+    "SagaNeedsAttention": Metric("A saga has begun to need an operator, for any reason."),
     "SagaDuration": Metric(
         "A saga has ended: time since its start, including waits and retries.", unit=MetricUnit.Milliseconds
     ),
@@ -58,6 +56,13 @@ METRICS: Final = {
     "SagaTypePaused": Metric("`auto_disable` has paused starts of the type."),
     "BreakerOpened": Metric("A circuit breaker of the type has opened: it pauses a step."),
     "BreakerClosed": Metric("A circuit breaker of the type has closed: its step runs again."),
+    "Failing": Metric(
+        "A message could not be handled or waits for a newer version, or an attempt died with its function."
+    ),
+    "ServiceProblem": Metric(
+        "The service needs an operator, for a reason that concerns no single saga: the error in the log has `problem`.",
+        "service",
+    ),
     "RecordFailed": Metric("A message could not be handled and will be retried. Lambda counts no error."),
     "SagaRecovered": Metric("The supervisor has taken over a stalled saga, or sent its message again."),
     "SagaRecoveryExhausted": Metric("The supervisor has given up a saga that stalled too often."),
@@ -128,10 +133,13 @@ class Telemetry:
                 duration = round((after.updated_at - after.created_at) * 1000)
                 self._metrics.add_metric("SagaDuration", METRICS["SagaDuration"].unit, duration)
             self.count(f"Saga{after.status.value.title().replace('_', '')}", after.saga)
-        if listed and after.status is not SagaStatus.COMPENSATION_FAILED:  # one alarm is enough
+        if listed:
             self.count("SagaNeedsAttention", after.saga)
         if isinstance(fact, Postponed) and fact.because == INPUTS and unread_of(after):
             self.measure("InputsUnread", 1)
+            self.problem("inputs cannot be read", saga=after.saga, saga_id=after.saga_id)
+        if fact.action == "StepLost" or getattr(fact, "failure", None) == LOST:
+            self.count("Failing", after.saga)
         if index is not None and _retried(after, fact, after.steps[index].status):
             self.count("StepRetried", after.saga)
 
@@ -156,14 +164,23 @@ class Telemetry:
         """Log why a message comes back: this invocation has no ``time`` for it. ``until``: epoch seconds."""
         self.logger.info("message postponed", extra={"reason": reason, "until": iso(until), **fields})
 
-    def newer_format(self, error: NewerFormat, message_id: str) -> None:
-        """Log and count a message that waits for a newer version of the library."""
+    def newer_format(self, error: NewerFormat, message_id: str, sagas: Iterable[str] = ()) -> None:
+        """Log and count a message that waits for a newer version of the library. ``sagas``: the types whose messages
+        the function handles."""
         self.logger.warning("message postponed", reason=str(error), message_id=message_id)
         self.measure("NewerMessageFormat", 1)
+        for saga in sagas:
+            self.count("Failing", saga)
 
     def record_failed(self, saga: str) -> None:
         """Count a message that could not be handled. Lambda does not count it as an error."""
+        self._metrics.add_metric("Failing", METRICS["Failing"].unit, 1)
         self.count("RecordFailed", saga)
+
+    def problem(self, problem: str, **fields: object) -> None:
+        """Log and count what needs an operator and concerns no single saga."""
+        self.logger.error(problem, extra={"problem": problem, **fields})
+        self.measure("ServiceProblem", 1)
 
     def count(self, metric: str, saga: str, times: int = 1) -> None:
         """Add to a metric of a saga type, in CloudWatch's embedded metric format.

@@ -79,14 +79,14 @@ class TestDefaults:
     """A service without options, of one type of three steps."""
 
     def test_resources(self, three_steps: Template) -> None:
-        assert len(three_steps["Resources"]) <= 84
+        assert len(three_steps["Resources"]) <= 60
 
     def test_costs(self, three_steps: Template) -> None:
-        assert sum(idle(three_steps).values()) <= 3.40
+        assert sum(idle(three_steps).values()) <= 2.00
 
     def test_of_a_new_project(self, started: Template) -> None:
-        assert len(started["Resources"]) <= 84
-        assert sum(idle(started).values()) <= 3.10
+        assert len(started["Resources"]) <= 60
+        assert sum(idle(started).values()) <= 2.00
 
 
 class TestPage:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -47,24 +48,58 @@ def two() -> Stack:
 
 
 class TestAlarms:
-    def test_by_saga_and_service(self, of_type: Find) -> None:
-        found = sorted((alarm["Namespace"], alarm["MetricName"]) for alarm in of_type(ALARM))
+    def test_are_few_by_default(self, of_type: Find) -> None:
+        """Two for each type and three for the service, and those of what only some types have."""
+        found = sorted(alarm.get("MetricName", "math") for alarm in of_type(ALARM))
         assert found == sorted(
             [
-                *[("AWS/SQS", "ApproximateNumberOfMessagesVisible")] * 7,
-                *[("AWS/SQS", "ApproximateAgeOfOldestMessage")] * 15,
-                *[("Sagas", "SagaCompensationFailed"), ("Sagas", "SagaNeedsAttention")] * 5,
-                *[("Sagas", "SweepStopped"), ("Sagas", "SweepFailed"), ("Sagas", "BreakerOpened")],
-                *[("Sagas", "RecordFailed"), ("Sagas", "OldestOverdueSaga")] * 5,
-                *[("Sagas", "OldestOverdueSaga"), ("Sagas", "SagaWithoutCode"), ("Sagas", "NewerMessageFormat")],
+                *["SagaNeedsAttention", "Failing"] * 5,
+                *["ServiceProblem", "math", "5XXError"],
+                *["SweepStopped", "SweepFailed", "BreakerOpened"],
+            ]
+        )
+
+    def test_background_watches_the_supervisor_and_what_was_given_up(self, of_type: Find) -> None:
+        (alarm,) = [one for one in of_type(ALARM) if "Metrics" in one]
+        (math,) = [one["Expression"] for one in alarm["Metrics"] if "Expression" in one]
+        assert math == "IF(calls - errors < 1 OR MAX([0 * calls, letters0, letters1]) > 0, 0, 1)"
+        watched = {one["Id"]: one["MetricStat"] for one in alarm["Metrics"] if "MetricStat" in one}
+        assert {id: (one["Metric"]["MetricName"], one["Stat"], one["Period"]) for id, one in watched.items()} == {
+            "calls": ("Invocations", "Sum", 300),
+            "errors": ("Errors", "Sum", 300),
+            "letters0": ("ApproximateNumberOfMessagesVisible", "Maximum", 300),
+            "letters1": ("ApproximateNumberOfMessagesVisible", "Maximum", 300),
+        }
+        letters = [json.dumps(one["Metric"]["Dimensions"]) for id, one in watched.items() if "letters" in id]
+        assert "BulkQueueDeadLetters" in letters[0]
+        assert "NowQueueDeadLetters" in letters[1]
+        assert (alarm["Threshold"], alarm["EvaluationPeriods"]) == (0, 2)
+
+    def test_can_be_by_step(self) -> None:
+        """Then no alarm counts what another counts, too: an undo that failed is what needs attention."""
+        found = sorted((one["Namespace"], one["MetricName"]) for one in of_kind(service(alarms="step"), ALARM))
+        assert found == sorted(
+            [
+                *[("AWS/SQS", "ApproximateNumberOfMessagesVisible")] * 2,
+                ("AWS/SQS", "ApproximateAgeOfOldestMessage"),
+                *[("Sagas", "SagaNeedsAttention"), ("Sagas", "Failing")],
+                *[("Sagas", "OldestOverdueSaga")] * 2,
+                *[("Sagas", "SagaWithoutCode"), ("Sagas", "NewerMessageFormat")],
                 *[("Sagas", "AuditMismatch"), ("Sagas", "InputsUnread")],
                 *[("AWS/Lambda", "Invocations"), ("AWS/ApiGateway", "5XXError")],
-                *[("AWS/Lambda", "Errors")] * 19,
+                *[("AWS/Lambda", "Errors")] * 4,
                 *[("AWS/Lambda", "Throttles")] * 3,
             ]
         )
 
-    def test_name_a_section_of_the_runbook(self, of_type: Find) -> None:
+    def test_are_by_step_where_they_roll_back_a_deployment(self, everything: Template) -> None:
+        assert {"ApproximateAgeOfOldestMessage", "Errors"} <= {one["MetricName"] for one in of_kind(everything, ALARM)}
+
+    def test_of_a_kind_that_there_is_not(self) -> None:
+        with pytest.raises(DefinitionError, match="alarms must be one of type, step, not 'all'"):
+            service(alarms="all")
+
+    def test_name_a_section_of_the_runbook(self, of_type: Find, plain: Template) -> None:
         headings = re.findall(r"^## (.+)$", RUNBOOK.read_text(), re.MULTILINE)
         anchors = {re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-") for heading in headings}
         named = {alarm["AlarmDescription"].partition("docs/operations/runbook.md#")[2] for alarm in of_type(ALARM)}
@@ -75,28 +110,27 @@ class TestAlarms:
         functions = of_type("AWS::Lambda::Function")
         (service,) = {function["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"] for function in functions}
         for alarm in of_type(ALARM):
-            if alarm["Namespace"] == "Sagas":
+            if alarm.get("Namespace") == "Sagas":
                 assert {"Name": "service", "Value": service} in alarm["Dimensions"]
 
-    def test_are_quiet_while_nothing_happens_but_for_the_supervisors_silence(self, of_type: Find) -> None:
-        silence = [alarm for alarm in of_type(ALARM) if alarm["TreatMissingData"] != "notBreaching"]
-        (alarm,) = silence
-        assert (alarm["MetricName"], alarm["TreatMissingData"]) == ("Invocations", "breaching")
-        assert (alarm["Threshold"], alarm["ComparisonOperator"]) == (0, "LessThanOrEqualToThreshold")
-        assert alarm["Period"] * alarm["EvaluationPeriods"] == 300
+    def test_are_quiet_while_nothing_happens_but_for_the_supervisors_silence(
+        self, of_type: Find, everything: Template
+    ) -> None:
+        (alarm,) = [alarm for alarm in of_type(ALARM) if alarm["TreatMissingData"] != "notBreaching"]
+        assert (alarm["TreatMissingData"], "Metrics" in alarm) == ("breaching", True)
+        (silent,) = [alarm for alarm in of_kind(everything, ALARM) if alarm["TreatMissingData"] != "notBreaching"]
+        assert (silent["MetricName"], silent["TreatMissingData"]) == ("Invocations", "breaching")
+        for one in (alarm, silent):
+            assert (one["Threshold"], one["ComparisonOperator"]) == (0, "LessThanOrEqualToThreshold")
 
     @pytest.mark.parametrize(("minutes", "periods"), [(2, 1), (5, 2)])
     def test_a_supervisor_that_is_called_seldom_is_not_taken_for_silent(self, minutes: int, periods: int) -> None:
-        template = service(recover_every=timedelta(minutes=minutes))
+        template = service(recover_every=timedelta(minutes=minutes), alarms="step")
         assert silence_in(template) == (300, periods)
 
-    def test_nor_is_one_that_is_called_each_minute_or_three(self, plain: Template, everything: Template) -> None:
-        assert silence_in(plain) == (300, 1)
-        assert silence_in(everything) == (300, 2)
-
-    def test_of_throttles_see_all_functions(self, of_type: Find) -> None:
+    def test_of_throttles_see_all_functions(self, everything: Template) -> None:
         """However many there are: a step's own is none of the two that are watched by name."""
-        throttles = [alarm for alarm in of_type(ALARM) if alarm["MetricName"] == "Throttles"]
+        throttles = [alarm for alarm in of_kind(everything, ALARM) if alarm["MetricName"] == "Throttles"]
         assert sorted(len(alarm.get("Dimensions", [])) for alarm in throttles) == [0, 1, 1]
 
     def test_that_tell_nobody_are_warned_of(self, two: Stack) -> None:
@@ -127,26 +161,25 @@ class TestAlarms:
         assert note.id == "/Test/Silent"
         assert "about 2 USD" in str(note.entry.data)
 
-    def test_messages_may_be_as_old_as_their_step_allows(self, of_type: Find) -> None:
-        ages = [alarm for alarm in of_type(ALARM) if alarm["MetricName"] == "ApproximateAgeOfOldestMessage"]
-        (upload,) = [alarm for alarm in ages if "upload" in alarm["AlarmDescription"]]
-        assert upload["Threshold"] > 900 + 840
+    def test_messages_may_be_as_old_as_their_step_allows(self, everything: Template) -> None:
+        alarms = of_kind(everything, ALARM)
+        ages = [alarm for alarm in alarms if alarm["MetricName"] == "ApproximateAgeOfOldestMessage"]
+        (capture,) = [alarm for alarm in ages if "capture" in alarm["AlarmDescription"]]
+        assert capture["Threshold"] > 900 + 300
         assert all(alarm["Threshold"] > 900 for alarm in ages)
 
     def test_of_many_steps_together_fit_into_what_cloudwatch_takes(self) -> None:
         """1,024 characters; where to look it up is not what is left out."""
-        alarms = of_kind(service(saga_of(1, 120), isolation="saga"), ALARM)
+        alarms = of_kind(service(saga_of(1, 120), isolation="saga", alarms="step"), ALARM)
         told = [one["AlarmDescription"] for one in alarms]
         assert max(map(len, told)) == 1_024
-        assert all(re.search(r"What to do: docs/operations/runbook.md#[a-z-]+$", one) for one in told)
+        page = rf"What to do: lambda-sagas {re.escape(version('lambda-sagas'))}, docs/operations/runbook.md#[a-z-]+$"
+        assert all(re.search(page, one) for one in told)
 
     def test_of_a_type_that_may_be_disabled(self, everything: Template) -> None:
         alarms = [one for one in of_kind(everything, ALARM) if one["MetricName"] == "SagaTypePaused"]
         (disabled,) = [one for one in alarms if {"Name": "saga", "Value": "counted"} in one["Dimensions"]]
         assert disabled["AlarmDescription"].endswith("#type-paused")
-
-    def test_watch_one_metric_each(self, of_type: Find) -> None:
-        assert not [alarm for alarm in of_type(ALARM) if "Metrics" in alarm]
 
 
 class TestDashboard:
@@ -181,14 +214,14 @@ class TestSize:
         ],
     )
     def test_what_is_counted_is_what_there_is(self, sagas: int, steps: int, gradual: bool) -> None:
-        """At most, for not every saga has every alarm; and such a service is all in one stack."""
+        """And such a service is all in one stack."""
         stack = Stack(App(), "Test")
         deployment = Deployment.all_at_once() if gradual else None
         kinds = [saga_of(number, steps) for number in range(sagas)]
         SagaService(stack, "Shop", sagas=kinds, deployment=deployment)
         resources = assertions.Template.from_stack(stack).to_json()["Resources"]
         count, _ = counts(sagas=kinds, deployment=deployment)
-        assert count - 4 * sagas <= len(resources) <= count <= MOST_OF_ONE_STACK
+        assert len(resources) == count <= MOST_OF_ONE_STACK
         assert not [one for one in resources.values() if one["Type"] == "AWS::CloudFormation::Stack"]
 
     @pytest.mark.parametrize("gradual", [False, True])
@@ -210,7 +243,7 @@ class TestSize:
         resources = assertions.Template.from_stack(stack).to_json()["Resources"]
         own = [name for name in resources if name.startswith("Shop")]
         count = counts(**options)[0] + CommandFunction.reserve(catalogue(**options))
-        assert count - 4 * 4 <= len(own) <= count
+        assert len(own) == count
 
     def test_queues_alone_leave_room_for_what_may_be_made_later(self) -> None:
         """A stack that is full of queues cannot be left without losing what is in them."""

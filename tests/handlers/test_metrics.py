@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from sagas.core.events import LOST, CompensationAttemptFailed, Failure, StepFailed, StepLost
 from sagas.core.text import epoch
 from sagas.errors import FORMAT
 from sagas.handlers import supervisor
+from sagas.handlers.telemetry import telemetry
 from sagas.store.control.control import ControlItems
 from tests.engine.outages import Refusals
 from tests.handlers.conftest import Make, Site, ended
@@ -115,8 +117,8 @@ def test_what_needs_an_operator_is_counted_once_and_is_an_error_in_the_log(
     s.begin(name)
     s.run()
     found = counts(capsys)
-    # Each of the two has an alarm, and one failed undo must not fire both.
-    assert (found["SagaNeedsAttention", name], found[end, name]) == (end != "SagaCompensationFailed", 1)
+    assert (found["SagaNeedsAttention", name], found[end, name]) == (1, 1)
+    assert ("Failing", name) not in found
     assert [record.levelname for record in caplog.records].count("ERROR") == 1
 
 
@@ -174,6 +176,41 @@ def test_how_long_the_oldest_due_saga_has_waited(site: Make, capsys: Capture) ->
     assert min(by_type.values()) > 24 * 3600
 
 
+def test_an_overdue_saga_is_a_problem_of_the_service_after_a_quarter_of_an_hour(
+    site: Make, capsys: Capture, caplog: pytest.LogCaptureFixture
+) -> None:
+    s = site(Trip)
+    s.begin("trip")
+    s.lose_messages()
+    for seconds, problems in ((600, 0), (900, 1)):
+        s.clock.advance(seconds)
+        supervisor.reset()
+        supervisor.handler({"task": "recover", "queue": True}, LambdaContext())
+        assert of_service(capsys).get("ServiceProblem", 0) == problems
+    told = [vars(record)["problem"] for record in caplog.records if "problem" in vars(record)]
+    assert told == ["a stalled saga waits for its recovery"]
+
+
+def test_a_message_that_nothing_receives_is_a_problem_and_one_that_is_held_back_is_none(
+    site: Make, capsys: Capture
+) -> None:
+    s = site(Trip)
+    s.begin("trip")
+    for seconds, problems in ((600, 0), (3_600, 1)):
+        s.clock.advance(seconds)
+        assert recover()["recovered"] == 0
+        assert of_service(capsys).get("ServiceProblem", 0) == problems
+
+
+def test_an_attempt_that_died_with_its_function_counts_as_failing(site: Make, capsys: Capture) -> None:
+    s = site(Trip)
+    state = s.state(s.begin("trip"))
+    telemetry().committed(state, state, StepLost(0, 1))
+    telemetry().committed(state, state, CompensationAttemptFailed(0, 1, failure=LOST))
+    telemetry().committed(state, state, StepFailed(0, 1, failure=Failure("KeyError", "no")))
+    assert counts(capsys)["Failing", "trip"] == 2
+
+
 def test_sagas_whose_inputs_cannot_be_read(site: Make, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look of a listed saga counts, and no event says that it needs an operator."""
     s = site(Trip, SAGAS_CARRY_INPUTS="0")
@@ -187,6 +224,7 @@ def test_sagas_whose_inputs_cannot_be_read(site: Make, capsys: Capture, monkeypa
     s.invoke("trip", "book")
     lines = written(capsys)
     assert [line["InputsUnread"] for line in lines if "InputsUnread" in line] == [[1.0]]
+    assert [line["ServiceProblem"] for line in lines if "ServiceProblem" in line] == [[1.0]]
     assert not [line for line in lines if "SagaNeedsAttention" in line]
 
 
@@ -195,7 +233,8 @@ def test_sagas_whose_type_is_not_deployed(site: Make, capsys: Capture, monkeypat
     overdue(s, s.begin("trip"))
     monkeypatch.setenv("SAGAS_CLASSES", json.dumps(["tests.support.sagas:Fatal"]))
     assert recover()["failed"] == 0
-    assert of_service(capsys)["SagaWithoutCode"] == 1
+    found = of_service(capsys)
+    assert (found["SagaWithoutCode"], found["ServiceProblem"]) == (1, 1)
 
 
 def test_what_was_recovered_and_what_could_not_be(site: Make, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +266,9 @@ def test_a_message_of_a_newer_version(site: Make, capsys: Capture) -> None:
     for body in ({"format": FORMAT + 1}, {"format": FORMAT + 2, "more": "unknown"}):
         s.stack.sqs.send_message(QueueUrl=url, MessageBody=json.dumps(body))
     assert s.invoke("trip", "book", most=10) == 2
-    lines = [line for line in written(capsys) if "NewerMessageFormat" in line]
+    metrics = written(capsys)
+    assert [(line["saga"], line["Failing"]) for line in metrics if "Failing" in line] == [("trip", [1.0])] * 2
+    lines = [line for line in metrics if "NewerMessageFormat" in line]
     assert [line["NewerMessageFormat"] for line in lines] == [[1.0], [1.0]]
     assert all(line["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [["service"]] for line in lines)
 
@@ -246,7 +287,8 @@ def test_a_broken_audit_trail(
     s.stack.dynamodb.delete_item(TableName=s.stack.audit_table, Key=key)
     report = supervisor.handler({"task": "verify"}, LambdaContext())
     assert report["broken"] == [{"type": "trip", "saga_id": saga_id}]
-    assert of_service(capsys)["AuditMismatch"] == 1
+    found = of_service(capsys)
+    assert (found["AuditMismatch"], found["ServiceProblem"]) == (1, 1)
     (told,) = [
         record for record in caplog.records if record.getMessage() == "the audit trail differs from what was written"
     ]

@@ -258,7 +258,7 @@ def test_a_defect_is_logged_without_its_text(
     line, metric = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (line["level"], line["message"], line["error"]) == ("ERROR", "record failed", "KeyError")
     assert "secret" not in json.dumps(line)
-    assert (metric["RecordFailed"], metric["saga"]) == ([1.0], "trip")
+    assert (metric["RecordFailed"], metric["Failing"], metric["saga"]) == ([1.0], [1.0], "trip")
 
 
 def test_the_log_holds_no_payload_and_no_trace(site: Make, capsys: pytest.CaptureFixture[str]) -> None:
@@ -285,6 +285,7 @@ def test_a_refused_record_is_logged_without_the_keys_of_another(site: Make, caps
     capsys.readouterr()
     _put(s, "nonsense")
     s.invoke("trip", "book")
-    [line] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert line["message"] == "message refused"
+    line, metric = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (line["message"], line["problem"]) == ("message refused", "message refused")
     assert "saga_id" not in line
+    assert metric["ServiceProblem"] == [1.0]

@@ -217,7 +217,7 @@ class SagaApi(Construct, Part):
         failed = self.rest_api.metric_server_error(period=FEW_MINUTES, statistic="Sum")
         failing = alarms.watch("ApiServerErrors", failed, "The API returns 5xx.", "api-errors", periods=3, breaching=2)
         alarms.watch_throttles("ApiThrottles", function.function, what)
-        alarms.guard(function, function.alias, errors, failing)
+        alarms.guard(function, function.alias, *errors, failing)
 
 
 def shape_gateway_answers(api: apigateway.RestApi) -> None:

@@ -157,11 +157,14 @@ class WorkFunction(SagaFunction, Part):
         elsewhere."""
         if not catalogue.works_now:
             return 0
-        return 12 if catalogue.gradual else 11
+        return 9 + (2 if catalogue.service_options.alarms_by_step else 0) + catalogue.gradual
 
     def watch(self, alarms: Alarms) -> None:
+        """Watch what was given up, if there are alarms by step. Otherwise, one alarm watches all background work."""
+        if not alarms.by_step:
+            return
         kind, id = self.work.kind, self.work.name.capitalize()
         section = f"{kind.name}-dead-letters"
         alarms.watch_letters(f"{id}DeadLetters", self.work.dead_letters, kind.given_up, section)
         errors = alarms.watch_errors(f"{id}Errors", self.function, f"The function that {kind.does}")
-        alarms.guard(self, self.alias, errors)
+        alarms.guard(self, self.alias, *errors)

@@ -76,7 +76,10 @@ class SupervisorFunction(SagaFunction, Part):
         events.Rule(self, "Tick", schedule=schedule, targets=[cast("events.IRuleTarget", target)])
 
     def watch(self, alarms: Alarms) -> None:
-        """Watch whether the supervisor is called, and whether its calls succeed."""
+        """Watch whether the supervisor is called, and whether its calls succeed, if there are alarms by step. If not,
+        one alarm watches all background work."""
+        if not alarms.by_step:
+            return
         what = "The supervisor"
         errors = alarms.watch_errors("SupervisorErrors", self.function, what)
         calls = self.function.metric_invocations(period=FEW_MINUTES, statistic="Sum")
@@ -85,4 +88,4 @@ class SupervisorFunction(SagaFunction, Part):
         silent = "The supervisor is no longer called."
         alarms.watch("SupervisorSilent", calls, silent, "supervisor-silent", silence=True, periods=periods)
         alarms.watch_throttles("SupervisorThrottles", self.function, what)
-        alarms.guard(self, self.alias, errors)
+        alarms.guard(self, self.alias, *errors)

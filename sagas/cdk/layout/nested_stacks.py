@@ -24,20 +24,24 @@ MOST_RESOURCES = 480
 """The service has at most this many resources in its own stack. CloudFormation allows 500 per stack."""
 MOST_OF_ONE_STACK = 394
 """A service with more resources than this gets nested stacks. Smaller ones leave room for the app's own resources."""
+_MOST_NAMES = 700
+"""A service whose roles name queues more often than this gets nested stacks, too: a name takes almost a kilobyte, and a
+template has room for a megabyte."""
 MOST_AT_ONCE = 2_500
 """CloudFormation can change at most this many resources of nested stacks in one operation."""
 _FUNCTIONS = 3
 """Every service has this many functions besides those of steps: for the API, the supervisor and ``bulk``."""
 MOST_IN_ROLE = 20
 """The most queues that a role names in itself."""
-OF_SERVICE = 41
-"""Resources of every service, without routes: tables, bucket, layer, log, API; these functions and alarms."""
-OF_SAGA = 9
-"""The largest number of alarms that a saga type has."""
+OF_SERVICE = 30
+"""Resources of every service, without routes: tables, bucket, layer, log, API; and these functions."""
+_ALARMS = 3
+_ALARMS_BY_STEP = 14
+"""Alarms of every service."""
 OF_QUEUE = 2
 """Resources per queue: the queue and its policy."""
-_OF_FUNCTION = 7
-"""Resources per function: role, function, version, alias, event source and two alarms."""
+_OF_FUNCTION = 5
+"""Resources per function: role, function, version, alias and event source. By step, it also has two alarms."""
 TOKEN = "Token"  # noqa: S105 - identifies a service, and is not a secret
 
 
@@ -98,11 +102,9 @@ def layouts_of(scope: Construct, catalogue: Catalogue, parts: tuple[int, int]) -
         message = f"it has about {together:,} resources; CloudFormation's limit for an operation is {MOST_AT_ONCE:,}"
         Annotations.of(scope).add_info(f"{service}: {message}; add some of its sagas in a second deployment")
     token = service_token(scope)
-    return [
-        _layout_of(scope, saga, catalogue, token, nested=together > MOST_OF_ONE_STACK if nested is None else nested)
-        for saga in catalogue.sagas
-        if saga.has_code
-    ]
+    if nested is None:
+        nested = together > MOST_OF_ONE_STACK or _names(catalogue) > _MOST_NAMES
+    return [_layout_of(scope, saga, catalogue, token, nested=nested) for saga in catalogue.sagas if saga.has_code]
 
 
 def _layout_of(scope: Construct, saga: SagaDefinition, catalogue: Catalogue, token: str, *, nested: bool) -> Layout:
@@ -110,8 +112,9 @@ def _layout_of(scope: Construct, saga: SagaDefinition, catalogue: Catalogue, tok
     in_service = (scope, f"{saga.name}-queues")
     if not nested:
         return Layout(saga, token, in_service, (Placement(scope, saga, tuple(groups), None),))
-    taken = OF_SAGA + (OF_QUEUE * (len(groups) + 1) if nested_queues else 0)
-    first = min(_GROUPS, (MOST_RESOURCES - taken) // of_function(len(groups), gradual=catalogue.gradual))
+    taken = alarms_of(saga, by_step=catalogue.service_options.alarms_by_step)
+    taken += OF_QUEUE * (len(groups) + 1) if nested_queues else 0
+    first = min(_GROUPS, (MOST_RESOURCES - taken) // of_function(len(groups), catalogue))
     starts = [0, *range(first, len(groups), _GROUPS)]
     placements: list[Placement] = []
     for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(groups)], strict=True), start=1):
@@ -137,9 +140,20 @@ def service_token(scope: Construct) -> str:
     return f"{scope.node.addr[-6:]}-{Fn.select(0, Fn.split('-', stack_id))}"
 
 
-def of_function(groups: int, *, gradual: bool) -> int:
+def alarms_of(saga: SagaDefinition, *, by_step: bool) -> int:
+    """Count the alarms of a saga type."""
+    by_options = [
+        saga.auto_disable is not None,
+        any(step.circuit_breaker is not None for step in saga.steps),
+        *(2 * [saga.orphans is not None]),
+    ]
+    return (4 if by_step else 2) + sum(by_options)
+
+
+def of_function(groups: int, catalogue: Catalogue) -> int:
     """Count the resources of a step group's function, including its alarms."""
-    return _OF_FUNCTION + (1 if gradual else 0) + _policies(groups)
+    alarms = 2 if catalogue.service_options.alarms_by_step else 0
+    return _OF_FUNCTION + alarms + (1 if catalogue.gradual else 0) + _policies(groups)
 
 
 def _policies(queues: int) -> int:
@@ -147,17 +161,25 @@ def _policies(queues: int) -> int:
     return 0 if queues <= MOST_IN_ROLE else 1 + max(0, math.ceil((queues - 40) / 20))
 
 
+def _names(catalogue: Catalogue) -> int:
+    """Count the names of queues in roles: a step's function names all queues of its saga, and others name all."""
+    groups = [len(catalogue.groups(saga)) for saga in catalogue.sagas if saga.has_code]
+    return sum(count * count for count in groups) + _FUNCTIONS * sum(groups)
+
+
 def counted(catalogue: Catalogue, parts: tuple[int, int]) -> tuple[int, int]:
     """Count the resources of a service. Returns two numbers: those in all stacks, and those that remain in the
     service's own stack if functions and alarms are nested. The second has room for later parts. ``parts`` has both
     numbers for the service's parts."""
-    groups, gradual = [len(catalogue.groups(saga)) for saga in catalogue.sagas if saga.has_code], catalogue.gradual
+    sagas, options = [saga for saga in catalogue.sagas if saga.has_code], catalogue.service_options
+    groups = [len(catalogue.groups(saga)) for saga in sagas]
     queues = OF_QUEUE * (sum(groups) + len(groups))
-    functions = sum(of_function(count, gradual=gradual) * count for count in groups)
+    functions = sum(of_function(count, catalogue) * count for count in groups)
     stacks = sum(1 + count // 20 for count in groups)
     # CodeDeploy needs an application, a role, and a group per function. A network needs a security group.
-    options = catalogue.service_options
-    functions += _policies(sum(groups)) and _FUNCTIONS
-    once = OF_SERVICE + (2 + _FUNCTIONS if gradual else 0) + (1 if options.network else 0) + options.dashboard
+    functions += _FUNCTIONS * _policies(sum(groups))
+    alarms = sum(alarms_of(saga, by_step=options.alarms_by_step) for saga in sagas)
+    once = OF_SERVICE + (_ALARMS_BY_STEP if options.alarms_by_step else _ALARMS)
+    once += (2 + _FUNCTIONS if catalogue.gradual else 0) + (1 if options.network else 0) + options.dashboard
     together, later = parts
-    return once + together + queues + functions + OF_SAGA * len(groups), once + later + queues + stacks
+    return once + together + queues + functions + alarms, once + later + queues + stacks

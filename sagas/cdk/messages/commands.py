@@ -153,13 +153,13 @@ class CommandFunction(SagaFunction, Part):
     @classmethod
     def reserve(cls, catalogue: Catalogue) -> int:
         """Count the function, the two queues and the alarms, in case they are requested."""
-        return 12 if catalogue.gradual else 11
+        return 10 + catalogue.service_options.alarms_by_step + catalogue.gradual
 
     def watch(self, alarms: Alarms) -> None:
         what = "Commands or events were rejected, or could not be delivered."
         alarms.watch_letters("CommandDeadLetters", self.commands.dead_letters, what, "command-dead-letters")
         errors = alarms.watch_errors("CommandErrors", self.function, "The function of the command queue")
-        alarms.guard(self, self.alias, errors)
+        alarms.guard(self, self.alias, *errors)
 
     def listen(self, queue: sqs.IQueue) -> None:
         self.consume(queue, _BATCH, self._most_at_once)

@@ -98,7 +98,7 @@ class Outbox(SagaFunction, Part):
     @classmethod
     def reserve(cls, catalogue: Catalogue) -> int:
         """Count the same resources even without the option, because the bus may be requested later."""
-        return 12 if catalogue.gradual else 11
+        return 11 + catalogue.service_options.alarms_by_step + catalogue.gradual
 
     def watch(self, alarms: Alarms) -> None:
         """Watch events that are published late, or not at all."""
@@ -110,7 +110,7 @@ class Outbox(SagaFunction, Part):
         unread, what = service_metric("EventNotPublished", alarms.service), "A change to a saga could not be read"
         alarms.watch("EventsUnread", unread, f"{what}, so no event was published for it.", "events-unread")
         errors = alarms.watch_errors("EventErrors", self.function, "The function that publishes events")
-        alarms.guard(self, self.alias, errors)
+        alarms.guard(self, self.alias, *errors)
 
 
 def filters_of(*, steps: bool) -> list[dict[str, Any]]:

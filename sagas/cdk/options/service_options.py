@@ -41,6 +41,7 @@ _ALIAS = "(?![0-9]+$)[A-Za-z0-9_-]{1,128}"
 _BASE_URL = re.compile(r"https://[^\s?#]+[^\s?#/]")
 
 Isolation = Literal["step", "saga"]
+AlarmScope = Literal["type", "step"]
 Endpoint = Literal["regional", "edge"]
 TABLES = ("sagas", "audit", "joins")
 AnyAuthorizer = apigateway.IAuthorizer | apigateway.Authorizer
@@ -112,6 +113,8 @@ class SagaServiceProps(TypedDict, total=False):
         alarm_topic: notified when an alarm fires: an e-mail address, for which the service creates a topic, or a topic
             whose policy lets CloudWatch publish. Alarms cannot publish to a topic that is encrypted with ``aws/sns``.
         runbook_url: the address where you publish the runbook. Each alarm links to its section. Default: its path here.
+        alarms: ``"type"`` for few alarms, on metrics that the library counts for each saga type and the service; or
+            ``"step"`` for alarms on each queue and function. ``deployment`` implies ``"step"``. Default: ``"type"``.
         dashboard: whether to create a CloudWatch dashboard. Three are free per account; each other costs 3 USD a month.
             Default: none.
         removal_policy: what happens to tables, bucket and logs when they leave the stack. Default: they are kept,
@@ -184,6 +187,7 @@ class SagaServiceProps(TypedDict, total=False):
     alarm_topic: AnyTopic | str | None
     runbook_url: str
     dashboard: bool
+    alarms: AlarmScope
     removal_policy: RemovalPolicy
     deletion_protection: bool | None
     encryption_key: AnyKey | None
@@ -272,6 +276,7 @@ class ServiceOptions:
     alarm_topic: AnyTopic | str | None = None
     runbook_url: str = RUNBOOK
     dashboard: bool = False
+    alarms: AlarmScope = "type"
     removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
     deletion_protection: bool | None = None
     encryption_key: AnyKey | None = None
@@ -308,6 +313,7 @@ class ServiceOptions:
         self._check_kinds()
         fits(self.service, self.architecture, self.runtime)
         one_of(self.service, "log_level", self.log_level, LOG_LEVELS)
+        one_of(self.service, "alarms", self.alarms, get_args(AlarmScope))
         one_of(self.service, "isolation", self.isolation, ("step", "saga"))
         self._check_api()
         if isinstance(self.bundle_sdk, str):
@@ -401,6 +407,11 @@ class ServiceOptions:
     @property
     def access_logs(self) -> AccessLogs:
         return self.access_log if isinstance(self.access_log, AccessLogs) else AccessLogs(self.access_log)
+
+    @property
+    def alarms_by_step(self) -> bool:
+        """Whether there are alarms for each step. Those of a function roll back its gradual deployment."""
+        return self.alarms == "step" or self.deployment is not None
 
     @property
     def routes_in_document(self) -> bool:

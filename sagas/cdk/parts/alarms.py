@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import cast
 
 from aws_cdk import Duration, Validations
@@ -18,7 +19,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.cdk.layout.acknowledge import acknowledge
-from sagas.cdk.options.service_options import METRICS_NAMESPACE, AnyTopic
+from sagas.cdk.options.service_options import METRICS_NAMESPACE, RUNBOOK, AnyTopic
 from sagas.cdk.parts.releases import Releases
 from sagas.errors import DefinitionError
 
@@ -53,12 +54,13 @@ def _metric(name: str, dimensions: Mapping[str, str], period: Duration, statisti
 class Waking:
     """Settings that all alarms of a service share. ``service`` is a dimension of its metrics. ``runbook`` is the
     address of a page, to which each alarm adds its section. ``releases`` moves functions to new code gradually;
-    ``None`` if a deployment moves all functions at once."""
+    ``None`` if a deployment moves all functions at once. ``by_step``: whether each step has alarms of its own."""
 
     service: str
     topic: AnyTopic | None
     runbook: str
     releases: Releases | None
+    by_step: bool = False
 
     def __post_init__(self) -> None:
         if re.fullmatch(r"[^\s#]+", self.runbook) is None:
@@ -78,18 +80,19 @@ def topic_of(scope: Construct, notified: AnyTopic | str | None) -> AnyTopic | No
 
 
 class Alarms(Construct):
-    """Alarms that fire when a metric exceeds a threshold. An alarm watches one metric: CloudWatch charges per
-    metric."""
+    """Alarms that fire when a metric exceeds a threshold. An alarm watches one metric, unless several mean the same to
+    an operator: CloudWatch charges per metric."""
 
     def __init__(self, scope: Construct, id: str, *, waking: Waking) -> None:
         super().__init__(scope, id)
         self.service = waking.service
+        self.by_step = waking.by_step
         self._waking = waking
 
     def watch(
         self,
         id: str,
-        metric: cloudwatch.Metric,
+        metric: cloudwatch.Metric | cloudwatch.MathExpression,
         what: str,
         section: str,
         *,
@@ -98,7 +101,9 @@ class Alarms(Construct):
         breaching: int | None = None,
         silence: bool = False,
     ) -> cloudwatch.Alarm:
-        text, link = what, f"What to do: {self._waking.runbook}#{section}"
+        # The path is that of the documentation of this version, which has no address until the app publishes it.
+        page = f"lambda-sagas {version('lambda-sagas')}, " if self._waking.runbook == RUNBOOK else ""
+        text, link = what, f"What to do: {page}{self._waking.runbook}#{section}"
         if len(text) + len(link) >= _LONGEST:  # the text names many steps
             text = f"{text[: _LONGEST - len(link) - 4]}..."
         alarm = cloudwatch.Alarm(
@@ -117,13 +122,18 @@ class Alarms(Construct):
             alarm.add_alarm_action(cast("cloudwatch.IAlarmAction", action))
         return alarm
 
-    def watch_errors(self, id: str, function: lambda_.Function, what: str) -> cloudwatch.Alarm:
-        """Watch invocations that crashed or timed out. A step that raises is recorded and does not count here."""
+    def watch_errors(self, id: str, function: lambda_.Function, what: str) -> list[cloudwatch.Alarm]:
+        """Watch invocations that crashed or timed out, if there are alarms by step. A step that raises is recorded and
+        does not count here."""
+        if not self.by_step:
+            return []
         metric = function.metric_errors(period=FEW_MINUTES, statistic="Sum")
-        return self.watch(id, metric, f"{what} crashed or timed out.", "function-errors", periods=3, breaching=2)
+        return [self.watch(id, metric, f"{what} crashed or timed out.", "function-errors", periods=3, breaching=2)]
 
     def watch_throttles(self, id: str, function: lambda_.Function, what: str) -> None:
-        """Watch invocations that Lambda refused."""
+        """Watch invocations that Lambda refused, if there are alarms by step."""
+        if not self.by_step:
+            return
         throttles = function.metric_throttles(period=FEW_MINUTES, statistic="Sum")
         self.watch(id, throttles, f"{what} was refused by Lambda.", "throttles", periods=2)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
 
 from sagas.authoring.definition.definition import SagaDefinition
 from sagas.cdk.compute.functions import SagaFunction
@@ -34,11 +36,13 @@ def watch_sagas(
             saga_wide[saga.name] = _watch_saga(alarms, saga, own)
         for group in placement.groups:
             function = functions[saga.name, group.id]
-            errors = _watch_group(alarms, group, own, function.function)
-            alarms.guard(function, function.alias, errors, *saga_wide[saga.name])
+            errors = _watch_group(alarms, group, own, function.function) if alarms.by_step else []
+            alarms.guard(function, function.alias, *errors, *saga_wide[saga.name])
 
 
-def _watch_group(alarms: Alarms, group: StepGroup, queues: SagaQueues, function: lambda_.Function) -> cloudwatch.Alarm:
+def _watch_group(
+    alarms: Alarms, group: StepGroup, queues: SagaQueues, function: lambda_.Function
+) -> list[cloudwatch.Alarm]:
     """Watch the queue and the function of a step group. Returns the alarm on the function's errors."""
     oldest = queues.seen_from(alarms, group.id).metric_approximate_age_of_oldest_message(
         period=FEW_MINUTES, statistic="Maximum"
@@ -58,17 +62,17 @@ def _watch_saga(alarms: Alarms, saga: SagaDefinition, queues: SagaQueues) -> Seq
     def count(status: str, what: str, section: str) -> cloudwatch.Alarm:
         return alarms.watch(status, saga_metric(f"Saga{status}", saga.name, service), what, section)
 
-    letters = f"Dead letters of saga {saga.name}: one or more sagas wait for an operator."
-    alarms.watch_letters("DeadLetters", queues.dead_letters, letters, "dead-letters")
-    failed = count("CompensationFailed", f"An undo of saga {saga.name} failed for good.", "compensation-failed")
-    attention = count("NeedsAttention", f"A saga {saga.name} needs attention.", "needs-attention")
+    attention = count("NeedsAttention", f"A saga {saga.name} needs an operator.", "needs-attention")
     # A throttled record is retried within seconds. Only failures that last a quarter of an hour count.
-    failing = saga_metric("RecordFailed", saga.name, service, FEW_MINUTES)
-    cannot = f"Messages of saga {saga.name} repeatedly cannot be handled."
-    unrecorded = alarms.watch("RecordFailed", failing, cannot, "failing-records", periods=3)
-    oldest = saga_metric("OldestOverdueSaga", saga.name, service, FEW_MINUTES, "Maximum")
-    overdue = f"A stalled saga {saga.name} has waited for the supervisor for more than 15 minutes."
-    alarms.watch("OldestOverdue", oldest, overdue, "oldest-due-saga", above=_SPARE_AGE, periods=2)
+    failing = saga_metric("Failing", saga.name, service, FEW_MINUTES)
+    cannot = f"Messages of saga {saga.name} repeatedly cannot be handled, or its attempts die with their function."
+    unrecorded = alarms.watch("Failing", failing, cannot, "failing-records", periods=3)
+    if alarms.by_step:
+        letters = f"Dead letters of saga {saga.name}: one or more sagas wait for an operator."
+        alarms.watch_letters("DeadLetters", queues.dead_letters, letters, "dead-letters")
+        oldest = saga_metric("OldestOverdueSaga", saga.name, service, FEW_MINUTES, "Maximum")
+        overdue = f"A stalled saga {saga.name} has waited for the supervisor for more than 15 minutes."
+        alarms.watch("OldestOverdue", oldest, overdue, "oldest-due-saga", above=_SPARE_AGE, periods=2)
     if saga.auto_disable is not None:
         count("TypePaused", f"Saga {saga.name} keeps failing, so its starts are paused.", "type-paused")
     if any(step.circuit_breaker is not None for step in saga.steps):
@@ -80,11 +84,34 @@ def _watch_saga(alarms: Alarms, saga: SagaDefinition, queues: SagaQueues) -> Seq
         for name, what in (("SweepStopped", "stopped: it found too many orphans"), ("SweepFailed", "failed")):
             metric = saga_metric(name, saga.name, service, FEW_MINUTES)
             alarms.watch(name, metric, f"The sweep of saga {saga.name} {what}.", "sweep")
-    return unrecorded, failed, attention
+    return unrecorded, attention
+
+
+def watch_background(alarms: Alarms, supervisor: lambda_.Function, letters: Sequence[sqs.Queue]) -> None:
+    """Watch with one alarm whether the supervisor runs, and whether work was given up."""
+    metrics: dict[str, Any] = {
+        "calls": supervisor.metric_invocations(period=FEW_MINUTES, statistic="Sum"),
+        "errors": supervisor.metric_errors(period=FEW_MINUTES, statistic="Sum"),
+    }
+    for number, queue in enumerate(letters):
+        visible = queue.metric_approximate_number_of_messages_visible(period=FEW_MINUTES, statistic="Maximum")
+        metrics[f"letters{number}"] = visible
+    # SQS reports nothing of a queue that was empty for hours. Then the maximum is that of the calls, times 0. Without
+    # calls the expression has no value, which counts as silence.
+    given_up = f"MAX([0 * calls, {', '.join(f'letters{number}' for number in range(len(letters)))}]) > 0"
+    expression = f"IF(calls - errors < 1 OR {given_up}, 0, 1)"
+    math = cloudwatch.MathExpression(expression=expression, using_metrics=metrics, period=FEW_MINUTES)
+    what = "The supervisor does not run, or recovery, purges, sweeps or waits were given up."
+    alarms.watch("Background", math, what, "background", silence=True, periods=2)
 
 
 def watch_service(alarms: Alarms) -> None:
-    """Watch conditions of the whole service, and throttling in the account, which the service shares with others."""
+    """Watch what concerns the whole service. With alarms by step, also watch throttling in the account, which the
+    service shares with others."""
+    if not alarms.by_step:
+        problem = service_metric("ServiceProblem", alarms.service)
+        alarms.watch("Problem", problem, "The service needs an operator; the log has `problem`.", "problem")
+        return
     newer = service_metric("NewerMessageFormat", alarms.service)
     alarms.watch(
         "NewerMessageFormat", newer, "Messages wait for a newer version of the library.", "newer-format", periods=3

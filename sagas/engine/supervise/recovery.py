@@ -50,6 +50,7 @@ class RecoveryReport(Struct):
         overdue: seconds since the longest overdue saga became due, at the beginning of the run; 0 if no saga was due.
         overdue_by_type: the same number by saga type, for sagas that the run reached.
         undeployed: sagas in flight whose type is not deployed.
+        waiting: seconds for which a message has waited in its queue at the longest, beyond the delays of its step.
         by_type: how many of each type were recovered (true), and how many given up (false).
     """
 
@@ -61,6 +62,7 @@ class RecoveryReport(Struct):
     overdue: float = 0.0
     overdue_by_type: dict[str, float] = field(default_factory=dict[str, float])
     undeployed: int = 0
+    waiting: float = 0.0
     by_type: Counter[tuple[str, bool]] = field(default_factory=Counter[tuple[str, bool]])
 
 
@@ -240,6 +242,8 @@ class RecoveryRun(Struct, frozen=True):
             return
         report.untouched += 1
         due = max(due_at(state, own_stale_after), postponed_until + own_stale_after)
+        if backlog is Backlog.WAITING and postponed_until <= clock.now():
+            report.waiting = max(report.waiting, quiet_for)
         if backlog is Backlog.WAITING:  # the longer the saga has waited, the later the next look
             due = max(due, clock.now() + min(max(own_stale_after, quiet_for), _LONGEST_PAUSE))
         due = state.in_time(max(due, self._release_due(state)))

@@ -12,6 +12,8 @@ from sagas.handlers.telemetry import telemetry
 from sagas.messaging.work import DueSagas, Work
 from sagas.store.index.listing import IndexPosition
 
+LATE = 900.0
+"""A saga or a message may be late by this many seconds before that is a problem of the service."""
 SPARE = 5.0
 """Seconds reserved at the end of an invocation for finishing the current saga."""
 
@@ -56,3 +58,6 @@ def report_recovery(report: RecoveryReport, view: RecoveryView) -> None:
         telemetry().measure("RecoveryFailed", len(report.failed))
     if report.undeployed:
         telemetry().measure("SagaWithoutCode", report.undeployed)
+        telemetry().problem("sagas are in flight whose type is not deployed", sagas=report.undeployed)
+    if report.waiting > LATE:
+        telemetry().problem("a message waits although nothing holds it back", seconds=round(report.waiting))

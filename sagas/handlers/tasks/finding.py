@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from sagas.engine.composition.supervisor import Supervisor
 from sagas.errors import InvalidRequest, Problem
-from sagas.handlers.tasks.due import SPARE
+from sagas.handlers.tasks.due import LATE, SPARE
 from sagas.handlers.telemetry import telemetry
 
 
@@ -35,4 +35,6 @@ def find(
     # Write the metric only when needed, because each hour in which a metric is written costs money.
     if task == "recover" and report.overdue:
         telemetry().measure("OldestOverdueSaga", round(report.overdue, 3))
+        if report.overdue > LATE:
+            telemetry().problem("a stalled saga waits for its recovery", seconds=round(report.overdue))
     return view

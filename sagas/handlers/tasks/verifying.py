@@ -28,6 +28,7 @@ def verify(event: Mapping[str, Any], context: Any, engine: Verifying) -> SampleV
     # Write the metric only when needed, because each hour in which a metric is written costs money.
     if report.broken:
         telemetry().measure("AuditMismatch", len(report.broken))
+        telemetry().problem("audit trails differ from what was written", sagas=len(report.broken))
     view: SampleView = {
         "verified": report.verified,
         "failed": report.failed,

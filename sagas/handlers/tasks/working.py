@@ -73,7 +73,7 @@ def _done(
             engine.queues.send_copy(record, newer.retry_after)
     except (InvalidRequest, NotFound) as error:
         # The message will never succeed, so the queue's redrive policy moves it to the dead-letter queue.
-        telemetry().logger.error("message refused", reason=str(error), **fields)
+        telemetry().problem("message refused", reason=str(error), **fields)
         with suppress(SagaError, KeyError):
             engine.queues.delay_record(record, 0)
         return False

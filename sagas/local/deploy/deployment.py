@@ -22,6 +22,7 @@ from sagas.local.emulator.adapt import (
     with_secret_arns,
     without_gradual_deployment,
     without_layers,
+    without_metric_math,
     without_signatures,
     without_transport_rule,
 )
@@ -59,7 +60,7 @@ class Deployer:
         template = with_local_apis(template, self._endpoint_url)
         if self._embedded:
             template = with_secret_arns(with_local_paths(without_gradual_deployment(without_layers(template))))
-            template = with_gateway_responses(template)
+            template = without_metric_math(with_gateway_responses(template))
         if self._enforce_iam:
             template = with_batch_actions(without_transport_rule(template))
         elif self._embedded:

@@ -9,6 +9,7 @@ from sagas.local.emulator.adapt import (
     with_gateway_responses,
     with_local_apis,
     with_secret_arns,
+    without_metric_math,
     without_signatures,
 )
 
@@ -74,6 +75,13 @@ def test_the_responses_of_a_gateway_are_resources_of_the_emulator() -> None:
     }
     assert "StatusCode" not in resources["ApiDefault4Xx"]["Properties"]
     assert resources["Deployment"]["DependsOn"] == ["Role", "ApiDefault4Xx", "ApiAccessDenied"]
+
+
+def test_an_alarm_on_an_expression_is_left_out() -> None:
+    alarms = {"One": {"MetricName": "Errors"}, "Math": {"Metrics": [{"Id": "sum", "Expression": "calls - errors"}]}}
+    resources = {name: {"Type": "AWS::CloudWatch::Alarm", "Properties": alarm} for name, alarm in alarms.items()}
+    assert list(without_metric_math({"Resources": resources})["Resources"]) == ["One"]
+    assert len(resources) == 2
 
 
 def a_function(**variables: Any) -> dict[str, Any]:
