@@ -14,8 +14,8 @@ from sagas.aws import PAYLOADS, connect, translated
 from sagas.core.text import iso
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.invocation import warm
-from sagas.handlers.telemetry import telemetry
-from sagas.store.journal.entries import action_of
+from sagas.handlers.telemetry import frames, telemetry
+from sagas.store.journal.entries import Entry, action_of
 from sagas.store.journal.journal import entry_if_any
 
 ARCHIVE_BUCKET = "SAGAS_ARCHIVE_BUCKET"
@@ -30,20 +30,25 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     repeated batch writes the same object. The id is needed because two shards can have the same sequence numbers. If a
     repeated batch has other bounds, some lines are written again. The fields saga and seq identify a line.
 
+    A record that cannot be read becomes a line with ``"change": "unreadable"``. An error would have Lambda hold back
+    all later records of the shard.
+
     A line contains what a purge leaves of an entry: time, actor, action, saga and step. It also has ``seal``, a hash
     that covers payload and details, and ``prev``, the hash of the previous entry. It has no payload and no error text.
     Returns the object's ``key`` and its number of ``lines``, or nothing if there was nothing to write.
     """
     try:
         changes = [record for record in event["Records"] if record["eventName"] != "REMOVE"]
-        lines = [_line(record["eventName"], record["dynamodb"]["NewImage"]) for record in changes]
+        images = [(record["eventName"], record["dynamodb"]["NewImage"]) for record in changes]
+        keys = [(image["saga_id"]["S"], image["seq"]["N"]) for _, image in images]
         first = [
             (record["dynamodb"]["ApproximateCreationDateTime"], record["dynamodb"]["SequenceNumber"], record["eventID"])
             for record in changes
         ]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         problem = Problem("$.Records", "must be records of a DynamoDB stream with new images")
         raise InvalidRequest("the event is invalid", [problem]) from error
+    lines = [_line(change, image, *key) for (change, image), key in zip(images, keys, strict=True)]
     if not lines:
         return {}
     at, number, event_id = first[0]
@@ -64,35 +69,40 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     return {"key": key, "lines": len(lines)}
 
 
-def _line(change: str, image: Mapping[str, Any]) -> str:
-    """Return the archived line of an item. An item that is not an entry also gets a line. Otherwise nobody would notice
-    it."""
-    item = {name: _plain(value) for name, value in image.items()}
-    saga_id, seq = item["saga_id"]["S"], int(item["seq"]["N"])
-    entry = entry_if_any(item)
-    if entry is None:
-        fields: dict[str, Any] = {"saga_id": saga_id, "seq": seq, "change": "unreadable"}
-    elif entry.tombstone is not None:
+def _line(change: str, image: Mapping[str, Any], saga_id: str, seq: str) -> str:
+    """Return the archived line of an item. An item that is not an entry, or that a newer version of the library has
+    written, also gets a line. Otherwise nobody would notice it."""
+    try:
+        item = {name: _plain(value) for name, value in image.items()}
+        entry = entry_if_any(item)
+        fields = {"change": "unreadable"} if entry is None else _fields(change, entry)
+        return _text({"saga_id": saga_id, "seq": int(seq), **fields})
+    except Exception as error:  # noqa: BLE001 - whoever may write to the table must not stop the archive
+        telemetry().logger.error("an entry could not be read", error=type(error).__name__, at=frames(error))
+        return _text({"saga_id": saga_id, "seq": seq, "change": "unreadable"})
+
+
+def _fields(change: str, entry: Entry) -> dict[str, Any]:
+    if entry.tombstone is not None:
         purge = entry.tombstone.purge
-        fields = {"saga_id": saga_id, "seq": seq, "change": "purged", "saga": entry.saga}
-        fields |= {"at": iso(purge.at), "actor": purge.by}
-    else:
-        action = action_of(entry)
-        fields = {
-            "saga_id": saga_id,
-            "seq": seq,
-            # The library writes each entry once. A start changes the item of an expired tombstone.
-            "change": "written" if change == "INSERT" else "changed",
-            "saga": entry.saga,
-            "action": action.action,
-            "status": action.status,
-            "step": action.step,
-            "attempt": action.attempt,
-            "at": iso(action.at),
-            "actor": action.actor,
-            "seal": action.seal,
-            "prev": base64.b64encode(entry.link).decode(),
-        }
+        return {"change": "purged", "saga": entry.saga, "at": iso(purge.at), "actor": purge.by}
+    action = action_of(entry)
+    return {
+        # The library writes each entry once. A start changes the item of an expired tombstone.
+        "change": "written" if change == "INSERT" else "changed",
+        "saga": entry.saga,
+        "action": action.action,
+        "status": action.status,
+        "step": action.step,
+        "attempt": action.attempt,
+        "at": iso(action.at),
+        "actor": action.actor,
+        "seal": action.seal,
+        "prev": base64.b64encode(entry.link).decode(),
+    }
+
+
+def _text(fields: Mapping[str, Any]) -> str:
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
 
 

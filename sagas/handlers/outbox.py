@@ -9,10 +9,13 @@ from typing import Any, cast
 
 from sagas.engine.composition.reading import Reading
 from sagas.engine.observe.events import OutboxEvent, committed_in, events_of_change, events_of_entry
-from sagas.errors import InvalidRequest, Problem
+from sagas.errors import InvalidRequest, NewerFormat, Problem
 from sagas.handlers.invocation import warm
-from sagas.handlers.tasks.publishing import bus, included, publish
-from sagas.handlers.telemetry import frames, telemetry, traced, tracer
+from sagas.handlers.tasks.publishing import bus, included, publish, spared
+from sagas.handlers.telemetry import telemetry, traced, tracer
+
+_MOST_COMMITTED = 100
+"""A change commits a few entries. A number that is changed by hand could name any."""
 
 
 @lru_cache(maxsize=1)
@@ -34,20 +37,26 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         raise InvalidRequest("the event contains no records of a stream", [problem])
     events: list[OutboxEvent] = []
     for record in cast("list[dict[str, Any]]", records):
-        images: Mapping[str, Any] = record.get("dynamodb", {})
-        old, new = images.get("OldImage") or None, images.get("NewImage") or None
-        try:
+        with spared():
+            images: Mapping[str, Any] = record.get("dynamodb", {})
+            old, new = images.get("OldImage") or None, images.get("NewImage") or None
             events += events_of_change(old, new)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            # An error would have the batch retried for a day, and block all later changes.
-            telemetry().logger.error("a change could not be published", error=type(error).__name__, at=frames(error))
-            telemetry().measure("EventNotPublished", 1)
-            continue
-        if included("steps") and (seqs := committed_in(old, new)):
-            saga_id = str(cast("Mapping[str, Any]", new)["saga_id"]["S"])
-            entries = _engine().journal.entries_of((saga_id, seq) for seq in seqs).get(saga_id, {})
-            events += [published for seq in sorted(entries) for published in events_of_entry(entries[seq])]
+            if included("steps") and new is not None and (seqs := committed_in(old, new)):
+                events += _events_of_steps(str(new["saga_id"]["S"]), seqs)
     return {"published": publish(events, _engine)}
+
+
+def _events_of_steps(saga_id: str, seqs: range) -> list[OutboxEvent]:
+    """Return the step events of the entries that a change committed."""
+    if len(seqs) > _MOST_COMMITTED:
+        raise ValueError(f"one change commits {len(seqs)} entries")
+    events: list[OutboxEvent] = []
+    for _, entry in sorted(_engine().journal.readable(saga_id, seqs).items()):
+        with spared():
+            if entry is None:
+                raise NewerFormat(f"an entry of saga {saga_id}")
+            events += events_of_entry(entry)
+    return events
 
 
 def reset() -> None:

@@ -17,6 +17,15 @@ LARGEST = 240 * 1024
 _TRIES = 3
 
 
+def size_of(detail: Mapping[str, Any]) -> int:
+    """Return the bytes of an event's detail in a request."""
+    return len(_text_of(detail).encode())
+
+
+def _text_of(detail: Mapping[str, Any]) -> str:
+    return json.dumps(detail, separators=(",", ":"), ensure_ascii=False)
+
+
 class EventBus:
     """An EventBridge bus.
 
@@ -58,7 +67,7 @@ class EventBus:
         batch: list[dict[str, str]] = []
         size = 0
         for name, detail in events:
-            text = json.dumps(detail, separators=(",", ":"), ensure_ascii=False)
+            text = _text_of(detail)
             added = len(text.encode())
             if batch and (len(batch) == _MOST or size + added > LARGEST):
                 yield batch

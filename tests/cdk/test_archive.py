@@ -41,6 +41,7 @@ def test_a_locked_bucket_is_made_and_the_stream_is_read(everything: Template) ->
             "EventSourceArn": {"Fn::GetAtt": [audit, "StreamArn"]},
             "StartingPosition": "TRIM_HORIZON",
             "BisectBatchOnFunctionError": True,
+            "MaximumRecordAgeInSeconds": 23 * 3600,
             "DestinationConfig": {"OnFailure": Match.any_value()},
         },
     )
@@ -53,6 +54,27 @@ def test_a_locked_bucket_is_made_and_the_stream_is_read(everything: Template) ->
         "dynamodb:GetShardIterator",
         "dynamodb:ListStreams",
     }
+
+
+@pytest.mark.parametrize(("id", "table"), [("ArchiveStopped", "Audit"), ("EventsStopped", "Sagas")])
+def test_a_mapping_that_stopped_is_noticed(everything: Template, id: str, table: str) -> None:
+    """A disabled mapping has no age: the table changes, and the function is not called."""
+    (alarm,) = (one for name, one in by_id(everything, "AWS::CloudWatch::Alarm").items() if f"Alarms{id}" in name)
+    stats = {one["Id"]: one["MetricStat"]["Metric"] for one in alarm["Metrics"] if "MetricStat" in one}
+    (rule,) = (one["Expression"] for one in alarm["Metrics"] if "Expression" in one)
+    assert rule == "IF(FILL(writes, 0) > 0 AND FILL(calls, 0) < 1, 1, 0)"
+    assert [metric["MetricName"] for _, metric in sorted(stats.items())] == [
+        "Invocations",
+        "ConsumedWriteCapacityUnits",
+    ]
+    (watched,) = (one["Value"]["Ref"] for one in stats["writes"]["Dimensions"])
+    assert table in watched
+    assert (alarm["Threshold"], alarm["EvaluationPeriods"], alarm["TreatMissingData"]) == (0, 3, "notBreaching")
+
+
+def test_errors_of_the_archive_are_noticed(everything: Template) -> None:
+    alarms = by_id(everything, "AWS::CloudWatch::Alarm")
+    assert [one["MetricName"] for name, one in alarms.items() if "AlarmsArchiveErrors" in name] == ["Errors"]
 
 
 def test_its_bucket_can_be_had() -> None:

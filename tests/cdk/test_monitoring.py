@@ -177,7 +177,7 @@ class TestAlarms:
         assert all(re.search(page, one) for one in told)
 
     def test_of_a_type_that_may_be_disabled(self, everything: Template) -> None:
-        alarms = [one for one in of_kind(everything, ALARM) if one["MetricName"] == "SagaTypePaused"]
+        alarms = [one for one in of_kind(everything, ALARM) if one.get("MetricName") == "SagaTypePaused"]
         (disabled,) = [one for one in alarms if {"Name": "saga", "Value": "counted"} in one["Dimensions"]]
         assert disabled["AlarmDescription"].endswith("#type-paused")
 

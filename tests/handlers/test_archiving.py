@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sagas.errors import FORMAT, InvalidRequest, NewerFormat
+from sagas.errors import FORMAT, InvalidRequest
 from sagas.handlers import archiving
 from sagas.store.journal.entries import linked
 from tests.handlers.conftest import Make, Site
@@ -121,12 +121,42 @@ def test_what_is_no_entry_is_told_of(trips: Site) -> None:
     assert [line["change"] for line in archived(trips)] == ["unreadable"]
 
 
-def test_what_a_newer_version_wrote_comes_back(trips: Site) -> None:
-    trips.begin("trip")
-    item = entries(trips)[0] | {"format": {"N": str(FORMAT + 1)}}
-    with pytest.raises(NewerFormat):
-        archive(record(item))
-    assert trips.stack.s3.list_objects_v2(Bucket=BUCKET)["KeyCount"] == 0
+SPOILED: list[dict[str, Any]] = [
+    {"seq": {"N": "0.5"}},
+    {"seq": {"N": "1E+40"}},
+    {"seq": {"N": "10000000000000000000000000000000000000000"}},
+    {"format": {"N": str(FORMAT + 1)}},
+    {"format": {"N": "0.5"}},
+    {"format": {"S": "1"}},
+    {"action": {"S": "Invented"}},
+    {"at": {"S": "soon"}},
+    {"at": {"N": "1"}},
+    {"details": {"S": "none"}},
+    {"details": {"M": {"hidden": {"B": b"\x00"}}}},
+    {"prev": {"S": "none"}},
+    {"token": {"N": "1E+40"}},
+    {"attempt": {"N": "0.5"}},
+    {"payload": {"N": "1"}},
+    {"purge": {"M": {}}},
+    {"purge": {"S": "now"}},
+    {"payload_ref": {"L": []}},
+]
+
+
+@pytest.mark.parametrize("spoiled", SPOILED, ids=str)
+def test_an_entry_that_cannot_be_read_stops_no_other(trips: Site, spoiled: dict[str, Any]) -> None:
+    """A step's role may write anything into the table."""
+    saga_id = trips.begin("trip")
+    trips.run()
+    first, second, *_ = entries(trips)
+    archive(record(first | spoiled), record(second))
+    lines = archived(trips)
+    assert [line["saga_id"] for line in lines] == [saga_id, saga_id]
+    assert lines[0]["change"] in ("unreadable", "written")
+    assert lines[0].get("action", "SagaStarted") == "SagaStarted"
+    assert (lines[1]["seq"], lines[1]["change"]) == (2, "written")
+    if "seq" in spoiled:
+        assert str(lines[0]["seq"]) == spoiled["seq"]["N"]
 
 
 def test_what_was_deleted_is_no_entry(trips: Site) -> None:

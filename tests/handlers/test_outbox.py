@@ -23,6 +23,7 @@ from sagas.errors import InvalidRequest, NotFound, Rejected, Unavailable
 from sagas.handlers import outbox, supervisor
 from sagas.handlers.tasks import publishing
 from sagas.store.journal.entries import Entry
+from sagas.store.journal.journal import Journal
 from sagas.testing.expressions import copied
 from tests.engine.metering import metered
 from tests.handlers.conftest import Make, Site
@@ -279,6 +280,88 @@ def test_what_cannot_be_read_holds_nothing_up(box: MakeBox, capsys: pytest.Captu
     gone = {"eventName": "REMOVE", "dynamodb": {"OldImage": good[0]["dynamodb"]["NewImage"]}}
     assert outbox.handler({"Records": [bad, other, gone, *good]}, LambdaContext()) == {"published": 1}
     assert "EventNotPublished" in capsys.readouterr().out
+
+
+ENTRIES: list[dict[str, Any]] = [
+    {"format": {"N": "2"}},
+    {"format": {"S": "1"}},
+    {"action": {"S": "Invented"}},
+    {"at": {"S": "soon"}},
+    {"attempt": {"N": "0.5"}},
+    {"details": {"S": "none"}},
+    {"status": {"N": "1"}},
+    {"correlation_id": {"S": "x" * 300_000}},
+]
+CONTROLS: list[dict[str, Any]] = [
+    {"seq": {"N": "0.5"}},
+    {"seq": {"N": "1E+40"}},
+    {"seq": {"N": "1000000"}},
+    {"seq": {"N": "1" + "0" * 40}},
+    {"status": {"S": "WAITING"}, "steps": {"L": [{"S": "x"}]}},
+    {"status": {"N": "1"}},
+    {"updated_at": {"N": "1"}},
+    {"saga_id": {"N": "1"}},
+    {"saga": {"S": "x" * 300_000}, "status": {"S": "COMPLETED"}},
+]
+
+
+class TestSpoiled:
+    """One item that cannot be read, because a newer version or a step's role wrote it, stops no other event."""
+
+    def published(self, b: Outbox, saga_id: str) -> list[str]:
+        """The events of a saga, if Lambda hands over one record after the other, and none of them fails."""
+        for record in b.records():
+            outbox.handler({"Records": [record]}, LambdaContext())
+        return b.bus.names(saga_id)
+
+    @pytest.mark.parametrize("spoiled", ENTRIES, ids=lambda each: str(each)[:60])
+    def test_entry(self, box: MakeBox, spoiled: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+        b = box(SAGAS_EVENTS="steps")
+        one, two = b.site.begin("trip"), b.site.begin("trip")
+        b.site.run()
+        key = {"saga_id": {"S": one}, "seq": {"N": "2"}}
+        tables = b.site.stack.dynamodb
+        item = tables.get_item(TableName=b.site.stack.audit_table, Key=key)["Item"]
+        assert item["action"]["S"] == "StepCompleted"
+        tables.put_item(TableName=b.site.stack.audit_table, Item=item | spoiled)
+        whole = ["SagaStarted", *["StepCompleted"] * len(b.site.state(two).steps), "SagaCompleted"]
+        assert sorted(self.published(b, two)) == sorted(whole)
+        missing = len(whole) - len(b.bus.names(one))
+        assert missing in (0, 1)
+        assert ("EventNotPublished" in capsys.readouterr().out) is (missing == 1)
+        before = len(b.bus.entries)
+        assert b.replay()["sagas"] == 2
+        assert "SagaCompleted" in [entry["DetailType"] for entry in b.bus.entries[before:] if two in entry["Detail"]]
+
+    @pytest.mark.parametrize("spoiled", CONTROLS, ids=lambda each: str(each)[:60])
+    def test_control_item(self, box: MakeBox, spoiled: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+        b = box(SAGAS_EVENTS="steps,payloads")
+        one, two = b.site.begin("trip"), b.site.begin("trip")
+        tables, name = b.site.stack.dynamodb, b.site.stack.sagas_table
+        written = (record["dynamodb"]["NewImage"] for record in b.records())
+        new = next(image for image in written if "name_shard" in image and image["saga_id"]["S"] == one)
+        images = {"OldImage": new, "NewImage": new | {"seq": {"N": "2"}} | spoiled}
+        bad = {"eventName": "MODIFY", "dynamodb": images}
+        assert outbox.handler({"Records": [bad, *b.records()]}, LambdaContext())["published"] >= 2
+        assert two in {detail["saga_id"] for _, detail in b.bus.told}
+        assert "EventNotPublished" in capsys.readouterr().out or "updated_at" in spoiled
+        if "saga_id" not in spoiled:
+            stored = tables.get_item(TableName=name, Key={"saga_id": {"S": one}})["Item"]
+            tables.put_item(TableName=name, Item=stored | {"steps": {"S": "none"}})
+            assert b.replay()["sagas"] == 2
+
+    def test_an_outage_is_still_an_error(self, box: MakeBox, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Lambda hands over the records again."""
+        b = box(SAGAS_EVENTS="steps")
+        b.site.begin("trip")
+        b.site.run()
+
+        def away(*_: object, **_named: object) -> None:
+            raise Unavailable("DynamoDB is out of reach")
+
+        monkeypatch.setattr(Journal, "readable", away)
+        with pytest.raises(Unavailable):
+            b.tell()
 
 
 def test_steps_are_told_where_that_is_asked_for(box: MakeBox) -> None:

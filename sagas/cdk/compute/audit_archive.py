@@ -58,6 +58,7 @@ class AuditArchive(Construct, Part):
         allow_archiving(function.role, self.bucket)
         for key in shared.tables.keys:
             allow_key(function.role, key)
+        self._followed = table
         # This queue names the entries that could not be copied within a day. The table still has them.
         self.missed = follow(
             function,
@@ -73,14 +74,19 @@ class AuditArchive(Construct, Part):
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
         """Count the archive's bucket, function, queue and alarms, if the service has an archive."""
-        return 0 if catalogue.service_options.archive is None else 11
+        options = catalogue.service_options
+        return 0 if options.archive is None else 12 + options.alarms_by_step
 
     def watch(self, alarms: Alarms) -> None:
-        """Watch the age of the oldest entry not yet archived, and the queue of entries that will never be archived."""
+        """Watch the age of the oldest entry not yet archived, calls of the function, and the queue of entries that will
+        never be archived."""
         lag = self.function.metric("IteratorAge", statistic="Maximum", period=FEW_MINUTES)
         late = "The audit trail is not being archived; entries older than a day will be missing."
         alarms.watch("ArchiveLate", lag, late, "archive", above=_ARCHIVED_BY * 1000, periods=3)
         lost = "Audit entries are missing from the archive."
+        stopped = "Audit entries are written, but the function that archives them is not called."
+        alarms.watch_silence("ArchiveStopped", self.function, self._followed, stopped, "archive")
+        alarms.watch_errors("ArchiveErrors", self.function, "The function that archives the audit trail")
         alarms.watch_letters("ArchiveMissed", self.missed, lost, "archive", period=FEW_MINUTES)
 
     def _bucket(self, archive: Archive, options: ServiceOptions) -> s3.Bucket:

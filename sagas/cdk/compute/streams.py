@@ -21,6 +21,8 @@ from sagas.cdk.options.service_options import AnyKey
 from sagas.errors import DefinitionError
 
 _FINDINGS = ("Serverless-SQSRedrivePolicy", "AwsSolutions-SQS3")
+_RETRIED = Duration.hours(23)
+"""How long a change is retried. Streams keep changes for 24 hours, so one is given up and reported earlier."""
 _BOTH = dynamodb.StreamViewType.NEW_AND_OLD_IMAGES.value
 
 
@@ -56,9 +58,9 @@ def follow(
     batch_size: int,
     window: Duration,
     filters: Sequence[Mapping[str, Any]],
-    max_age: Duration | None = None,
 ) -> sqs.Queue:
-    """Have Lambda call a function with a table's changes, in order per item. Returns the queue for failed changes."""
+    """Have Lambda call a function with a table's changes, in order per item. Returns the queue for changes that failed
+    for 23 hours."""
     queue = encrypted_queue(function, lost, encryption_key)
     acknowledge(Validations.of(queue), dict.fromkeys(_FINDINGS, "The queue is a dead-letter queue itself."))
     allow_streaming(function.role, table, stream, queue)
@@ -69,7 +71,7 @@ def follow(
         batch_size=batch_size,
         max_batching_window=window,
         bisect_batch_on_error=True,
-        max_record_age=max_age,
+        max_record_age=_RETRIED,
         on_failure=cast("lambda_.IEventSourceDlq", _GivenUp(queue)),
         filters=[lambda_.FilterCriteria.filter(dict(pattern)) for pattern in filters],
     )

@@ -23,8 +23,6 @@ from sagas.cdk.parts.part import Part
 
 _TIMEOUT = 60
 _BATCH = 100
-_RETRIED = Duration.hours(23)
-"""How long publishing is retried. Streams keep changes for 24 hours, so a change is given up and reported earlier."""
 _PUBLISHED = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED", "DEAD_LETTERED", "WAITING")
 """A saga that reaches one of these statuses has an event. Changes to other statuses are events of steps."""
 _LATE = 15 * 60 * 1000
@@ -86,9 +84,10 @@ class Outbox(SagaFunction, Part):
             batch_size=_BATCH,
             window=Duration.seconds(1),
             filters=filters_of(steps=published.steps),
-            max_age=_RETRIED,
         )
         tag_part(self.lost, "event_dead_letter_queue")
+        self._followed = tables.sagas
+        self._steps = published.steps
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
@@ -98,7 +97,7 @@ class Outbox(SagaFunction, Part):
     @classmethod
     def reserve(cls, catalogue: Catalogue) -> int:
         """Count the same resources even without the option, because the bus may be requested later."""
-        return 11 + catalogue.service_options.alarms_by_step + catalogue.gradual
+        return 12 + catalogue.service_options.alarms_by_step + catalogue.gradual
 
     def watch(self, alarms: Alarms) -> None:
         """Watch events that are published late, or not at all."""
@@ -109,6 +108,9 @@ class Outbox(SagaFunction, Part):
         alarms.watch_letters("EventsLost", self.lost, lost, "events-lost")
         unread, what = service_metric("EventNotPublished", alarms.service), "A change to a saga could not be read"
         alarms.watch("EventsUnread", unread, f"{what}, so no event was published for it.", "events-unread")
+        if self._steps:  # otherwise many changes are no events
+            stopped = "Sagas are committed, but the function that publishes events is not called."
+            alarms.watch_silence("EventsStopped", self.function, self._followed, stopped, "events-late")
         errors = alarms.watch_errors("EventErrors", self.function, "The function that publishes events")
         alarms.guard(self, self.alias, *errors)
 

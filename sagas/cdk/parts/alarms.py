@@ -19,6 +19,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.cdk.layout.acknowledge import acknowledge
+from sagas.cdk.options.existing import AnyTable
 from sagas.cdk.options.service_options import METRICS_NAMESPACE, RUNBOOK, AnyTopic
 from sagas.cdk.parts.releases import Releases
 from sagas.errors import DefinitionError
@@ -136,6 +137,19 @@ class Alarms(Construct):
             return
         throttles = function.metric_throttles(period=FEW_MINUTES, statistic="Sum")
         self.watch(id, throttles, f"{what} was refused by Lambda.", "throttles", periods=2)
+
+    def watch_silence(self, id: str, function: lambda_.Function, table: AnyTable, what: str, section: str) -> None:
+        """Watch whether the function that follows a table is called while the table changes. If its mapping is
+        disabled or deleted, there is no age of a record."""
+        calls = function.metric_invocations(period=FEW_MINUTES, statistic="Sum")
+        writes = table.metric_consumed_write_capacity_units(period=FEW_MINUTES, statistic="Sum")
+        silent = cloudwatch.MathExpression(
+            expression="IF(FILL(writes, 0) > 0 AND FILL(calls, 0) < 1, 1, 0)",
+            using_metrics={"calls": cast("cloudwatch.IMetric", calls), "writes": cast("cloudwatch.IMetric", writes)},
+            label="changes without a call",
+            period=FEW_MINUTES,
+        )
+        self.watch(id, silent, what, section, periods=3)
 
     def watch_letters(self, id: str, letters: sqs.Queue, what: str, section: str, *, period: Duration = MINUTE) -> None:
         """Watch a dead-letter queue, which should be empty."""

@@ -129,6 +129,14 @@ def app(error: str) -> Findings:
         yield Finding("ok", "the app can be synthesized")
 
 
+def imports(refused: Sequence[str]) -> Findings:
+    """Whether the functions have all modules that their code imports."""
+    for text in refused:
+        yield Finding("fail", text, "then synthesize and deploy again")
+    if not refused:
+        yield Finding("ok", "functions have all modules that their code imports")
+
+
 def region(facts: tuple[str, Sequence[Mapping[str, Any]]]) -> Findings:
     """Whether the region has the features that the app uses."""
     name, resources = facts
@@ -293,6 +301,7 @@ CHECKS = (
     Check("clock", Site.clock, clock),
     Check("packages", Site.packages, packages),
     Check("app", lambda site: site.synthesis, app),
+    Check("imports", Site.imports, imports),
     Check("region", Site.region_features, region),
     Check("bootstrap", Site.bootstrap, bootstrap),
     Check("concurrency", Site.concurrency, concurrency),

@@ -4,7 +4,7 @@ changed."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -21,7 +21,8 @@ from sagas.cli.target import Target
 from sagas.client.endpoints import deployed_stacks, endpoints_from_file, of_aws
 from sagas.engine.clock import SystemClock
 from sagas.errors import SagaError, Unavailable, full_text, text_of
-from sagas.local.deploy.assembly import read_assembly
+from sagas.imports import PROVIDED, Code, Shipped, advice, module_names, modules_below
+from sagas.local.deploy.assembly import Stack, read_assembly
 from sagas.local.deploy.synthesis import synthesize
 from sagas.local.emulator.clients import Clients
 from sagas.local.emulator.nested import NESTED, prefix_of
@@ -29,6 +30,7 @@ from sagas.local.errors import LocalStackError
 from sagas.local.files import Files
 
 _DISTRIBUTION = "lambda-sagas"
+_OUTPUT = "doctor.out"
 _THREADS = 8
 _PROBE = json.dumps({"check": "create", "Records": []})
 """A step's function answers this event by creating its sagas' instances. Other functions see a batch of no messages."""
@@ -156,7 +158,7 @@ class Site:
         """Synthesize the app. Returns the resources of its templates, and the bootstrap version that they need."""
         files = Files(Path.cwd())
         files.root.mkdir(parents=True, exist_ok=True)
-        directory = synthesize(self.app, files, output="doctor.out")
+        directory = synthesize(self.app, files, output=_OUTPUT)
         stacks = read_assembly(directory, self.account, self.region)
         chosen = [stack for stack in stacks if self.target.stack in (None, stack.name)]
         if not chosen:
@@ -211,6 +213,19 @@ class Site:
             for id, one in resources.items()
             if one["Type"] != NESTED
         }
+
+    def imports(self) -> list[str]:
+        """Return what functions of the newest synthesis import and do not have, each with what to write. This may be an
+        older one, in ``cdk.out``, if the app cannot be synthesized now."""
+        _ = self.no_app
+        files = Files(Path.cwd())
+        directories = (files.project / "cdk.out", files.assembly, files.root / _OUTPUT)
+        manifests = [path for each in directories if (path := each / "manifest.json").is_file()]
+        if not manifests:
+            raise NotChecked("there is no cdk.out")
+        newest = max(manifests, key=lambda path: path.stat().st_mtime)
+        stacks = read_assembly(newest.parent, self.account, self.region)
+        return list(dict.fromkeys(text for stack in stacks for text in _refused_imports(stack)))
 
     def region_features(self) -> tuple[str, list[Mapping[str, Any]]]:
         """Return the region, and the properties of the app's resources."""
@@ -303,10 +318,10 @@ class Site:
         }
 
     def functions(self) -> dict[str, str]:
-        """Invoke each function that handles messages with an event that has none, so that it loads its code. Returns
-        its problem by name; empty if it has none."""
+        """Invoke each function that handles messages or a stream with an empty event, so that it loads its code.
+        Returns its problem by name; empty if it has none."""
         ids = {one.physical_id for one in _of(self.deployed, "AWS::Lambda::EventSourceMapping").values()}
-        ours = [one for id, one in self._mappings.items() if id in ids and ":sqs:" in one["EventSourceArn"]]
+        ours = [one for id, one in self._mappings.items() if id in ids]
         lambda_ = self.client("lambda")
 
         def problem(mapping: dict[str, Any]) -> str:
@@ -347,6 +362,29 @@ class Site:
             for topic in sorted(topics)
         }
         return len(names), [one["AlarmName"] for one in alarms if one["StateValue"] == "ALARM"], confirmed
+
+
+def _refused_imports(stack: Stack) -> Iterator[str]:
+    """Yield what the functions of a stack import and do not have, each with what to write."""
+    contents = {asset.key: asset.path for asset in stack.assets}
+    resources: dict[str, Any] = stack.template["Resources"]
+    functions = [each["Properties"] for each in resources.values() if each["Type"] == "AWS::Lambda::Function"]
+    for function in functions:
+        code = contents.get(str(function.get("Code", {}).get("S3Key")))
+        classes = function.get("Environment", {}).get("Variables", {}).get("SAGAS_CLASSES")
+        layers = [resources[each["Ref"]] for each in function.get("Layers", ()) if each.get("Ref") in resources]
+        layer = contents.get(str(layers[0]["Properties"]["Content"].get("S3Key"))) if layers else None
+        if code is None or layer is None or not isinstance(classes, str):
+            continue
+        if classes.startswith("@"):
+            classes = json.dumps(json.loads((code / classes[1:]).read_text())["classes"])
+        files = {path.relative_to(code).as_posix(): path for path in code.rglob("*.py")}
+        python = function["Runtime"].removeprefix("python")
+        modules = module_names(files) | modules_below(layer / "python")
+        shipped = Shipped(python, modules, layers[0].get("Metadata", {}).get(PROVIDED, ()))
+        roots = {name.partition(":")[0] for name in json.loads(classes)}
+        if missing := Code(files).missing_in(roots, shipped):
+            yield advice(missing, python)
 
 
 def queue_settings(properties: Mapping[str, Any]) -> Settings:

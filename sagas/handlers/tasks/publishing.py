@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, cast
 
+from sagas.core.states import SagaState
 from sagas.core.text import epoch
 from sagas.engine.composition.reading import Reading
 from sagas.engine.observe.events import OutboxEvent, events_of_entries
-from sagas.errors import InvalidRequest, NotFound, Problem
-from sagas.messaging.bus import LARGEST, EventBus
+from sagas.errors import InvalidRequest, NewerFormat, NotFound, Problem, TooLarge, Unavailable
+from sagas.handlers.telemetry import frames, telemetry
+from sagas.messaging.bus import LARGEST, EventBus, size_of
 
 _BUS = "SAGAS_EVENT_BUS"
 _PAGE = 100
@@ -26,9 +28,37 @@ def bus() -> EventBus:
     return EventBus(os.environ[_BUS], os.environ["SAGAS_EVENT_SOURCE"])
 
 
+@contextmanager
+def spared(what: str = "a change could not be published") -> Generator[None]:
+    """Log and count what cannot be read, and continue. An error would have the batch retried for a day, and block all
+    later changes. An outage is an error."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, Unavailable) and not isinstance(error, NewerFormat):
+            raise
+        telemetry().logger.error(what, error=type(error).__name__, at=frames(error))
+        telemetry().measure("EventNotPublished", 1)
+
+
 def publish(events: Iterable[OutboxEvent], engine: Callable[[], Reading]) -> int:
-    """Put events on the bus. Return their number."""
-    return bus().put((event.name, _detail(event, engine)) for event in events)
+    """Put events on the bus. Return their number. An event that is too large for the bus is not published."""
+
+    def detail_of(event: OutboxEvent) -> Mapping[str, Any]:
+        with spared("the payload of an event could not be read"):
+            return _detail(event, engine)
+        return event.detail
+
+    details = ((event.name, detail_of(event)) for event in events)
+    return bus().put((name, detail) for name, detail in details if _fits(detail))
+
+
+def _fits(detail: Mapping[str, Any]) -> bool:
+    with spared():
+        if (size := size_of(detail)) > LARGEST:
+            raise TooLarge(f"the event has {size} bytes; the bus takes {LARGEST}")
+        return True
+    return False
 
 
 def included(what: str) -> bool:
@@ -59,16 +89,30 @@ def replay(event: Mapping[str, Any], context: Any, engine: Reading) -> dict[str,
     events = sagas = 0
     while True:
         page = engine.reader.listing.by_name(names, _PAGE, cursor)
-        states = engine.control.get_many(page.saga_ids)
+        states = _states(engine, page.saga_ids)
         sagas += len(page.saga_ids)
         for state in states.values():
             if state.updated_at < begin:
                 continue
-            entries = engine.journal.history(state.saga_id, up_to=state.seq)
-            events += publish(events_of_entries(state, entries, begin, steps=included("steps")), lambda: engine)
+            of_saga: list[OutboxEvent] = []
+            with spared():
+                entries = engine.journal.history(state.saga_id, up_to=state.seq)
+                of_saga = events_of_entries(state, entries, begin, steps=included("steps"))
+            events += publish(of_saga, lambda: engine)
         cursor = page.cursor
         if cursor is None or context.get_remaining_time_in_millis() < _RESERVE:
             return {"published": events, "sagas": sagas, "cursor": cursor}
+
+
+def _states(engine: Reading, saga_ids: list[str]) -> dict[str, SagaState]:
+    """Return the existing sagas that can be read. If one cannot, each is read alone."""
+    states = dict[str, SagaState]()
+    with suppress(NewerFormat, LookupError, ValueError, TypeError, AttributeError):
+        return engine.control.get_many(saga_ids)
+    for saga_id in saga_ids:
+        with spared():
+            states |= engine.control.get_many([saga_id])
+    return states
 
 
 def _detail(event: OutboxEvent, engine: Callable[[], Reading]) -> dict[str, Any]:
@@ -96,4 +140,4 @@ def _detail(event: OutboxEvent, engine: Callable[[], Reading]) -> dict[str, Any]
         with_payload["request"] = view["request"]
     elif event.name != "SagaStarted" and step in results:  # a saga of an older version may lack the step
         with_payload["result"] = results[step]
-    return with_payload if len(json.dumps(with_payload).encode()) <= LARGEST else detail
+    return with_payload if size_of(with_payload) <= LARGEST else detail

@@ -160,6 +160,18 @@ class Journal:
             entries.setdefault(entry.saga_id, {})[entry.seq] = entry
         return entries
 
+    def readable(self, saga_id: str, seqs: Iterable[int]) -> dict[int, Entry | None]:
+        """Return the existing entries at ``seqs`` as :meth:`entries_of` does, with ``None`` for each that this version
+        cannot read."""
+        keys = [attributes_of({"saga_id": saga_id, "seq": seq}) for seq in seqs]
+        entries = dict[int, Entry | None]()
+        for item in self._tables.connection.get_many(self._table, keys, consistent=True):
+            try:
+                entries[int(item["seq"]["N"])] = entry_if_any(item)
+            except NewerFormat:
+                entries[int(item["seq"]["N"])] = None
+        return entries
+
     def first_details(self, saga_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return the details of each saga's first entry, by eventually consistent reads."""
         keys = [{"saga_id": {"S": saga_id}, "seq": {"N": "1"}} for saga_id in saga_ids]
@@ -227,7 +239,7 @@ def _place_of(entry: Entry) -> str:
 
 
 def entry_if_any(item: Item) -> Entry | None:
-    """Return the entry of an item; ``None`` if no version can read it."""
+    """Return the entry of an item; ``None`` if no version can read it. Raises NewerFormat if a newer one can."""
     try:
         check_format(number_in(item, "format"), "an entry")
     except (KeyError, ValueError):

@@ -21,6 +21,7 @@ from sagas.cli.main import app
 from sagas.cli.target import Target
 from sagas.client import SagaClient
 from sagas.errors import SagaError
+from sagas.imports import PROVIDED
 
 QUEUE, TABLE = "AWS::SQS::Queue", "AWS::DynamoDB::Table"
 ALARM, MAPPING = "AWS::CloudWatch::Alarm", "AWS::Lambda::EventSourceMapping"
@@ -49,6 +50,8 @@ JUDGED: dict[str, tuple[Callable[[Any], Any], Any, list[tuple[str, str]]]] = {
     ),
     "an app": (checks.app, "", [("ok", "the app can be synthesized")]),
     "an app that fails": (checks.app, "the app failed: KeyError", [("fail", "the app failed: KeyError")]),
+    "imports": (checks.imports, [], [("ok", "functions have all modules that their code imports")]),
+    "imports of other modules": (checks.imports, ["shop.py:1 imports x"], [("fail", "shop.py:1 imports x")]),
     "a region": (
         checks.region,
         ("eu-west-1", [{"RecursiveLoop": "Allow"}]),
@@ -271,6 +274,65 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Account:
 def quota(name: str, value: float) -> dict[str, Any]:
     other = {"QuotaName": "Something else", "Value": 3.0}
     return {"Quotas": [other, {"QuotaName": name, "Value": value}]}
+
+
+def assembly(directory: Path, source: str, **metadata: Any) -> None:
+    """Write a synthesized app with one function and its layer."""
+    files = {"code/shop/__init__.py": "", "code/shop/sale.py": source, "layer/python/msgspec/__init__.py": ""}
+    for name, text in files.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    content = {"Properties": {"Content": {"S3Key": "layer.zip"}}, "Metadata": metadata}
+    function = {
+        "Runtime": "python3.13",
+        "Code": {"S3Key": "code.zip"},
+        "Layers": [{"Ref": "Layer"}],
+        "Environment": {"Variables": {"SAGAS_CLASSES": '["shop.sale:Sale"]'}},
+    }
+    resources = {
+        "Layer": {"Type": "AWS::Lambda::LayerVersion", **content},
+        "Sale": {"Type": "AWS::Lambda::Function", "Properties": function},
+        "Same": {"Type": "AWS::Lambda::Function", "Properties": function},
+        "Theirs": {"Type": "AWS::Lambda::Function", "Properties": {"Code": {"ZipFile": "import x"}}},
+    }
+    (directory / "Shop.json").write_text(json.dumps({"Resources": resources}))
+    assets = {
+        name: {
+            "source": {"path": name, "packaging": "zip"},
+            "destinations": {"here": {"bucketName": "assets", "objectKey": f"{name}.zip"}},
+        }
+        for name in ("code", "layer")
+    }
+    (directory / "Shop.assets.json").write_text(json.dumps({"files": assets}))
+    stack = {"type": "aws:cloudformation:stack", "properties": {"templateFile": "Shop.json"}}
+    (directory / "manifest.json").write_text(json.dumps({"artifacts": {"Shop": stack}}))
+
+
+class TestImports:
+    """Of what was synthesized last, also where the app cannot be synthesized now."""
+
+    @pytest.mark.parametrize("command", ["", "python -c 1/0"])
+    def test_that_functions_lack(self, account: Account, command: str) -> None:
+        account.app = command
+        assembly(Path("cdk.out"), "import json, msgspec\nimport pytest\n")
+        (text,) = account.imports()
+        line = f"pytest=={pytest.__version__}"
+        assert text.startswith(
+            f"shop/sale.py:2 imports pytest, which functions do not have: add to shop/requirements.txt the line {line};"
+        )
+
+    def test_that_functions_have(self, account: Account) -> None:
+        account.app = ""
+        assembly(Path("cdk.out"), "import json, msgspec\n")
+        assert account.imports() == []
+        assembly(Path("cdk.out"), "import pytest\n", **{PROVIDED: ["pytest"]})
+        assert account.imports() == []
+
+    def test_of_nothing(self, account: Account) -> None:
+        account.app = ""
+        with pytest.raises(NotChecked, match=r"there is no cdk\.out"):
+            account.imports()
 
 
 class TestReading:

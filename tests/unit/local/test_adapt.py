@@ -16,6 +16,14 @@ from sagas.local.emulator.adapt import (
 ENDPOINT = "http://127.0.0.1:4566"
 
 
+def test_alarms_on_several_metrics_are_left_out() -> None:
+    one: dict[str, Any] = {"Type": "AWS::CloudWatch::Alarm", "Properties": {"MetricName": "Errors"}}
+    several: dict[str, Any] = {"Type": "AWS::CloudWatch::Alarm", "Properties": {"Metrics": []}}
+    template = {"Resources": {"One": one, "Several": several}}
+    assert without_metric_math(template) == {"Resources": {"One": one}}
+    assert template["Resources"].keys() == {"One", "Several"}
+
+
 def test_iam_allows_batches_to_whom_it_allows_single_messages() -> None:
     policy: dict[str, Any] = {
         "Type": "AWS::IAM::Policy",
