@@ -93,7 +93,9 @@ class TestAlarms:
         )
 
     def test_are_by_step_where_they_roll_back_a_deployment(self, everything: Template) -> None:
-        assert {"ApproximateAgeOfOldestMessage", "Errors"} <= {one["MetricName"] for one in of_kind(everything, ALARM)}
+        assert {"ApproximateAgeOfOldestMessage", "Errors"} <= {
+            one.get("MetricName") for one in of_kind(everything, ALARM)
+        }
 
     def test_of_a_kind_that_there_is_not(self) -> None:
         with pytest.raises(DefinitionError, match="alarms must be one of type, step, not 'all'"):
@@ -130,7 +132,7 @@ class TestAlarms:
 
     def test_of_throttles_see_all_functions(self, everything: Template) -> None:
         """However many there are: a step's own is none of the two that are watched by name."""
-        throttles = [alarm for alarm in of_kind(everything, ALARM) if alarm["MetricName"] == "Throttles"]
+        throttles = [alarm for alarm in of_kind(everything, ALARM) if alarm.get("MetricName") == "Throttles"]
         assert sorted(len(alarm.get("Dimensions", [])) for alarm in throttles) == [0, 1, 1]
 
     def test_that_tell_nobody_are_warned_of(self, two: Stack) -> None:
@@ -163,7 +165,7 @@ class TestAlarms:
 
     def test_messages_may_be_as_old_as_their_step_allows(self, everything: Template) -> None:
         alarms = of_kind(everything, ALARM)
-        ages = [alarm for alarm in alarms if alarm["MetricName"] == "ApproximateAgeOfOldestMessage"]
+        ages = [alarm for alarm in alarms if alarm.get("MetricName") == "ApproximateAgeOfOldestMessage"]
         (capture,) = [alarm for alarm in ages if "capture" in alarm["AlarmDescription"]]
         assert capture["Threshold"] > 900 + 300
         assert all(alarm["Threshold"] > 900 for alarm in ages)

@@ -92,12 +92,14 @@ class Outbox(SagaFunction, Part):
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
         """Count the function, the bus, the queue and the alarms, if the option ``events`` is set."""
-        return 0 if catalogue.service_options.events is None else cls.reserve(catalogue)
+        options = catalogue.service_options
+        published = SagaEvents.of(options.service, options.events)
+        return 0 if published is None else cls.reserve(catalogue) + published.steps
 
     @classmethod
     def reserve(cls, catalogue: Catalogue) -> int:
         """Count the same resources even without the option, because the bus may be requested later."""
-        return 12 + catalogue.service_options.alarms_by_step + catalogue.gradual
+        return 11 + catalogue.service_options.alarms_by_step + catalogue.gradual
 
     def watch(self, alarms: Alarms) -> None:
         """Watch events that are published late, or not at all."""
