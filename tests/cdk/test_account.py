@@ -17,7 +17,7 @@ from aws_cdk import aws_lambda as lambda_
 from sagas.cdk import AccessLogs, FunctionOptions, Network, PrivateEndpoint, SagaService
 from sagas.cdk.compute.layer import PackagingError, build_layer
 from sagas.errors import DefinitionError
-from tests.cdk.rendered import Template, by_id, of_type, render, service, template_of
+from tests.cdk.rendered import Template, as_list, by_id, of_type, render, service, statements, template_of
 from tests.cdk.saga_classes import SWEEPING, Trip
 from tests.cdk.templates import ACCESS
 
@@ -139,7 +139,9 @@ class TestEndpoint:
 
 def dimensions(template: Template) -> set[tuple[str, str]]:
     """Namespace and dimensions of everything that the alarms watch, as plain text, and the functions' service name."""
-    alarms = {(one["Namespace"], json.dumps(one.get("Dimensions"))) for one in of_type(template, ALARM)}
+    stats = [of.get("MetricStat", {}) for one in of_type(template, ALARM) for of in one.get("Metrics", [])]
+    watched = [one.get("Metric") for one in stats] + of_type(template, ALARM)
+    alarms = {(one["Namespace"], json.dumps(one.get("Dimensions"))) for one in watched if one and "Namespace" in one}
     functions = of_type(template, "AWS::Lambda::Function")
     return alarms | {("name", one["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"]) for one in functions}
 
@@ -179,6 +181,15 @@ class TestAFirstDeploymentThatFails:
         assert {"AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::Logs::LogGroup"} <= kept.keys()
         assert set(kept.values()) <= {"RetainExceptOnCreate", "Delete"}
         assert not [one for one in of_type(plain, "AWS::DynamoDB::Table") if one["DeletionProtectionEnabled"]]
+
+
+def test_everything_with_data_follows_the_removal_policy(guarded: Template, everything: Template) -> None:
+    data = ("AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::Logs::LogGroup", "AWS::SecretsManager::Secret")
+    for template, policy in ((guarded, "RetainExceptOnCreate"), (everything, "Delete")):
+        resources = [one for id, one in template["Resources"].items() if id.startswith("Shop") and one["Type"] in data]
+        assert {one["Type"] for one in resources} == {*data}
+        found = {(one["DeletionPolicy"], one["UpdateReplacePolicy"]) for one in resources}
+        assert {deletion for deletion, _ in found} == {policy}
 
 
 class TestPartitions:
@@ -228,6 +239,19 @@ class TestNetwork:
             SagaService(stack, "Shop", sagas=[Trip], network=Network(vpc, security_groups=[own]))
 
         assert len(of_type(render(build), "AWS::EC2::SecurityGroup")) == 1
+
+    def test_code_of_a_function_has_no_right_to_interfaces(self, guarded: Template) -> None:
+        """Lambda uses the function's role for them. Only requests of its code name the function as their source."""
+        roles: dict[str, dict[str, list[Template]]] = {}
+        for role, statement in statements(guarded):
+            if any(action.startswith("ec2:") for action in as_list(statement["Action"])):
+                roles.setdefault(role, {}).setdefault(statement["Effect"], []).append(statement)
+        assert len(roles) == len(SWEEPING) + 3 + 7
+        for found in roles.values():
+            (allowed,), (denied,) = found["Allow"], found["Deny"]
+            assert denied["Action"] == allowed["Action"]
+            assert denied["Resource"] == allowed["Resource"] == "*"
+            assert denied["Condition"] == {"Null": {"lambda:SourceFunctionArn": "false"}}
 
 
 class TestTracing:
