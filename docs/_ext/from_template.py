@@ -184,7 +184,7 @@ def permissions_page(template: Template) -> str:
         f"# Permissions\n\n{NOTE}",
         "What the service's own functions may do, by role, and what callers can be granted. Each step's function has a role of its own.",
         "A service that lacks a part, such as children, callbacks, a sweep or events, lacks its permissions, too. With `encryption_key`",
-        "each role may also use the key, with `network` have Lambda create network interfaces. What the rights protect:",
+        "each role may also use the key, with `network` have Lambda create network interfaces, which the function's code may not. What the rights protect:",
         "[security](../concepts/security-model.md).\n",
     ]
     rights: dict[tuple[str, str, str], list[str]] = {}

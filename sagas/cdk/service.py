@@ -371,7 +371,7 @@ class SagaService(Construct):
         releases = None
         if options.deployment is not None:
             releases = Releases(self, "Releases", service=options.service, deployment=options.deployment)
-        topic = topic_of(self, options.alarm_topic)
+        topic = topic_of(self, options.alarm_topic, options.encryption_key)
         by_step = options.alarms_by_step
         waking = Waking(options.service, topic, options.runbook_url, releases, by_step=by_step)
         alarms = Alarms(self, "Alarms", waking=waking)

@@ -27,6 +27,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
 from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from functions.checkout import Checkout
@@ -55,6 +56,8 @@ BUCKETS = {"ZIPS_BUCKET": "zips-of-mine", "ATTIC_BUCKET": "attic-of-zips-of-mine
 RUNBOOK = "https://docs.example.com/sagas/operations/runbook.html"
 WEB_ACL = "arn:aws:wafv2:eu-central-1:123456789012:regional/webacl/mine/1"
 ACCESS = "access-logs-of-mine"
+QUEUE = "arn:aws:sqs:eu-central-1:123456789012:orders-of-mine"
+KEY_OF_QUEUE = "arn:aws:kms:eu-central-1:123456789012:key/of-orders"
 MONTH = timedelta(days=30)
 
 
@@ -170,6 +173,7 @@ def network_and_key(app: App) -> None:
         access_log="account",
         retention=MONTH,
         archive=Archive(),
+        alarm_topic="ops@example.com",
     )
     zips, attic = (s3.Bucket.from_bucket_name(stack, variable, name) for variable, name in BUCKETS.items())
     for saga, elsewhere in SWEEPING.items():
@@ -178,7 +182,11 @@ def network_and_key(app: App) -> None:
     service.start_on(scheduler.ScheduleExpression.rate(Duration.hours(1)), Trip, request={"item": "hourly"})
     orders_key: Any = key
     service.start_on(sns.Topic(stack, "Orders", enforce_ssl=True, master_key=orders_key), Trip)
+    service.start_on(sqs.Queue.from_queue_attributes(stack, "Theirs", queue_arn=QUEUE, key_arn=KEY_OF_QUEUE), Trip)
     service.event_bus()
+    clerk: Any = iam.Role(stack, "Clerk", assumed_by=iam.AccountRootPrincipal())  # type: ignore[arg-type]
+    for right in RIGHTS:
+        getattr(service, f"grant_{right}")(clerk)
 
 
 def nested(app: App, steps: int = 2, nested_stacks: bool | None = True) -> None:

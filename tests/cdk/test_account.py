@@ -17,7 +17,7 @@ from aws_cdk import aws_lambda as lambda_
 from sagas.cdk import AccessLogs, FunctionOptions, Network, PrivateEndpoint, SagaService
 from sagas.cdk.compute.layer import PackagingError, build_layer
 from sagas.errors import DefinitionError
-from tests.cdk.rendered import Template, by_id, of_type, render, service, template_of
+from tests.cdk.rendered import Template, as_list, by_id, of_type, render, service, statements, template_of
 from tests.cdk.saga_classes import SWEEPING, Trip
 from tests.cdk.templates import ACCESS
 
@@ -184,6 +184,15 @@ class TestAFirstDeploymentThatFails:
         assert not [one for one in of_type(plain, "AWS::DynamoDB::Table") if one["DeletionProtectionEnabled"]]
 
 
+def test_everything_with_data_follows_the_removal_policy(guarded: Template, everything: Template) -> None:
+    data = ("AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::Logs::LogGroup", "AWS::SecretsManager::Secret")
+    for template, policy in ((guarded, "RetainExceptOnCreate"), (everything, "Delete")):
+        resources = [one for id, one in template["Resources"].items() if id.startswith("Shop") and one["Type"] in data]
+        assert {one["Type"] for one in resources} == {*data}
+        found = {(one["DeletionPolicy"], one["UpdateReplacePolicy"]) for one in resources}
+        assert {deletion for deletion, _ in found} == {policy}
+
+
 class TestPartitions:
     def test_the_key_is_that_of_variables_too(self, guarded: Template) -> None:
         functions = [one for one in of_service(guarded, "AWS::Lambda::Function") if "Environment" in one]
@@ -231,6 +240,19 @@ class TestNetwork:
             SagaService(stack, "Shop", sagas=[Trip], network=Network(vpc, security_groups=[own]))
 
         assert len(of_type(render(build), "AWS::EC2::SecurityGroup")) == 1
+
+    def test_code_of_a_function_has_no_right_to_interfaces(self, guarded: Template) -> None:
+        """Lambda uses the function's role for them. Only requests of its code name the function as their source."""
+        roles: dict[str, dict[str, list[Template]]] = {}
+        for role, statement in statements(guarded):
+            if any(action.startswith("ec2:") for action in as_list(statement["Action"])):
+                roles.setdefault(role, {}).setdefault(statement["Effect"], []).append(statement)
+        assert len(roles) == len(SWEEPING) + 3 + 7
+        for found in roles.values():
+            (allowed,), (denied,) = found["Allow"], found["Deny"]
+            assert denied["Action"] == allowed["Action"]
+            assert denied["Resource"] == allowed["Resource"] == "*"
+            assert denied["Condition"] == {"Null": {"lambda:SourceFunctionArn": "false"}}
 
 
 class TestTracing:

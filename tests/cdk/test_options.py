@@ -18,7 +18,7 @@ from sagas.cdk import FunctionOptions, Network, SagaService, TableOptions, Throt
 from sagas.cdk.data.tables import Stores
 from sagas.cdk.options.service_options import service_options
 from sagas.errors import DefinitionError
-from tests.cdk.rendered import CAPTURE, Template, actions, by_id, marks, of_type, render, service, statements, variables
+from tests.cdk.rendered import CAPTURE, Template, actions, by_id, marks, of_type, render, service, variables
 from tests.cdk.saga_classes import SWEEPING, Trip
 from tests.cdk.templates import RUNBOOK
 
@@ -421,23 +421,13 @@ class TestEncryptionKey:
         services = [s["Principal"].get("Service") for s in key["Properties"]["KeyPolicy"]["Statement"]]
         assert len([one for one in services if one and "logs." in str(one)]) == 1
 
-    def test_is_used_through_the_services_that_encrypt_alone(self, guarded: Template) -> None:
-        using = [statement for _, statement in statements(guarded) if "kms:DescribeKey" in statement["Action"]]
-        assert using
-        for statement in using:
-            assert not [action for action in statement["Action"] if "ReEncrypt" in action]
-            via = statement["Condition"]["StringLike"]["kms:ViaService"]
-            assert {one["Fn::Join"][1][0] for one in via} == {
-                *("dynamodb.", "lambda.", "s3.", "secretsmanager.", "sqs.")
-            }
-
     def test_is_open_to_a_service_of_aws_for_the_own_account_alone(self, guarded: Template) -> None:
         (key,) = [one for id, one in by_id(guarded, "AWS::KMS::Key").items() if id.startswith("Key")]
         found: dict[str, list[Template]] = {}
         for statement in key["KeyPolicy"]["Statement"]:
             if isinstance(service := statement["Principal"].get("Service"), str):
                 found.setdefault(service, []).append(statement["Condition"])
-        assert found.keys() == {"events.amazonaws.com", "sns.amazonaws.com"}
+        assert found.keys() == {"cloudwatch.amazonaws.com", "events.amazonaws.com", "sns.amazonaws.com"}
         for conditions in found.values():
             for condition in conditions:
                 assert '{"Ref": "AWS::AccountId"}' in json.dumps(condition)

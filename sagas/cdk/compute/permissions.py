@@ -165,10 +165,16 @@ def allow_archiving(role: OwnRole, bucket: s3.IBucket) -> None:
 
 
 def allow_network(role: OwnRole) -> None:
-    """Let Lambda create the function's network interfaces. Lambda checks this before it knows their names."""
+    """Let Lambda create the function's network interfaces, and deny it to the function's own code. Lambda checks this
+    before it knows their names, so the actions are on all resources."""
     names = ("CreateNetworkInterface", "DeleteNetworkInterface", "DescribeNetworkInterfaces", "DescribeSubnets")
     addresses = ("AssignPrivateIpAddresses", "UnassignPrivateIpAddresses")
-    _allow(role, [f"ec2:{name}" for name in (*names, *addresses)], ["*"])
+    actions = [f"ec2:{name}" for name in (*names, *addresses)]
+    _allow(role, actions, ["*"])
+    # Requests of a function's code have this key, and those of Lambda itself do not. A role cannot name its function,
+    # which refers to the role.
+    by_code = {"Null": {"lambda:SourceFunctionArn": "false"}}
+    role.allow(iam.PolicyStatement(effect=iam.Effect.DENY, actions=actions, resources=["*"], conditions=by_code))
 
 
 def allow_sweeping(role: OwnRole, bucket: s3.IBucket, prefix: str, action: str, archive_to: s3.IBucket) -> None:

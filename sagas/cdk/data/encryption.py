@@ -19,12 +19,12 @@ _SERVICES = ("dynamodb", "lambda", "s3", "secretsmanager", "sqs")
 """The AWS services that encrypt a service's data."""
 
 
-def allow_key(role: OwnRole, key: AnyKey | None) -> None:
-    """Let a function read and write encrypted data. The key's policy must leave access control to IAM, as the CDK's
-    default does."""
+def allow_key(role: OwnRole, key: AnyKey | None, *services: str) -> None:
+    """Let a role read and write encrypted data, through the AWS services that encrypt it. Default: all that encrypt a
+    service's data. The key's policy must leave access control to IAM, as the CDK's default does."""
     if key is not None:
         actions = [f"kms:{use}" for use in _USES]
-        via = via_services(*_SERVICES)
+        via = via_services(*(services or _SERVICES))
         role.allow(iam.PolicyStatement(actions=actions, resources=[key.key_arn], conditions=via))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import cast
 
-from aws_cdk import Aws, RemovalPolicy, Validations
+from aws_cdk import Aws, Validations
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -44,8 +44,8 @@ class CallbackSecret(Construct, Part):
             generate_secret_string=secretsmanager.SecretStringGenerator(
                 password_length=_CHARACTERS, exclude_punctuation=True
             ),
-            # Without the API, URLs signed with this secret do not work.
-            removal_policy=RemovalPolicy.DESTROY,
+            # URLs may be at a domain of the app, and outlive the API.
+            removal_policy=options.removal_policy,
         )
         acknowledge(Validations.of(self.secret), _FINDINGS)
 

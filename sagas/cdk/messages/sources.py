@@ -130,7 +130,7 @@ class Connector:
             principal = iam.ServicePrincipal("scheduler.amazonaws.com", conditions=condition)
             role = OwnRole(self.commands, "SchedulerRole", principal=principal)
             role.allow(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[queue, dead_letters]))
-            allow_key(role, self.key)
+            allow_key(role, self.key, "sqs")
         return scheduler.CfnSchedule.TargetProperty(
             arn=queue,
             role_arn=role.role_arn,

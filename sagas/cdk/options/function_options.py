@@ -18,7 +18,9 @@ _LEAST_STORAGE = 512
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The part of a VPC that functions run in. Endpoints or NAT must connect it to DynamoDB, SQS and S3.
+    """The part of a VPC that functions run in. Endpoints or NAT must connect it to DynamoDB, SQS and S3, and to what
+    the steps call. A service with public waits also needs Secrets Manager, one with a ``payload_key`` KMS, and one that
+    publishes events EventBridge.
 
     Args:
         vpc: the VPC.

@@ -118,14 +118,14 @@ class SagaServiceProps(TypedDict, total=False):
             ``"step"`` for alarms on each queue and function. ``deployment`` implies ``"step"``. Default: ``"type"``.
         dashboard: whether to create a CloudWatch dashboard. Three are free per account; each other costs 3 USD a month.
             Default: none.
-        removal_policy: what happens to tables, bucket and logs when they leave the stack. Default: they are kept,
-            except after a failed first deployment.
+        removal_policy: what happens to tables, bucket, logs and the secret of callback URLs when they leave the stack.
+            Default: they are kept, except after a failed first deployment.
         deletion_protection: whether the tables refuse to be deleted. Default: only if ``removal_policy`` is ``RETAIN``.
             A failed first deployment could not delete protected tables. Turn protection on once the stack is deployed.
-        encryption_key: a KMS key for tables, queues, bucket, logs, variables and the service's own event bus. Default:
-            AWS's own keys. The key's policy must leave access to IAM, as the CDK's default does. The
-            policy of an imported key does not change. It must allow CloudWatch Logs, EventBridge for events and rules,
-            and SNS for topics.
+        encryption_key: a KMS key for tables, queues, bucket, logs, variables, secret, and the service's own event bus
+            and alarm topic. Default: AWS's own keys. The key's policy must leave access to IAM, as the CDK's default
+            does. The policy of an imported key does not change. It must allow CloudWatch Logs, EventBridge for events
+            and rules, SNS for topics, and CloudWatch if ``alarm_topic`` is an address.
         network: the VPC of all functions, including the service's own.
         authorizer: the authorizer that authorizes calls of the API, instead of IAM.
         endpoint: the endpoint of the API: ``regional``; ``edge``, for CloudFront, which aws-cn does not have; or a

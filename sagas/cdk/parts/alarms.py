@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import cast
 
-from aws_cdk import Duration, Validations
+from aws_cdk import Aws, Duration, Validations
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
@@ -20,7 +21,7 @@ from constructs import Construct
 
 from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.options.existing import AnyTable
-from sagas.cdk.options.service_options import METRICS_NAMESPACE, RUNBOOK, AnyTopic
+from sagas.cdk.options.service_options import METRICS_NAMESPACE, RUNBOOK, AnyKey, AnyTopic
 from sagas.cdk.parts.releases import Releases
 from sagas.errors import DefinitionError
 
@@ -68,16 +69,28 @@ class Waking:
             raise DefinitionError(f"runbook_url must be the address of a page, without a section, not {self.runbook!r}")
 
 
-def topic_of(scope: Construct, notified: AnyTopic | str | None) -> AnyTopic | None:
-    """Return the topic that alarms notify. For an e-mail address, create a topic."""
+def topic_of(scope: Construct, notified: AnyTopic | str | None, key: AnyKey | None) -> AnyTopic | None:
+    """Return the topic that alarms notify. For an e-mail address, create a topic, and encrypt it with ``key``."""
     if not isinstance(notified, str):
         return notified
-    topic = sns.Topic(scope, "AlarmTopic", enforce_ssl=True)
+    topic = sns.Topic(scope, "AlarmTopic", enforce_ssl=True, master_key=cast("kms.IKey | None", key))
     # The policy that enforces TLS replaces the default policy, which lets CloudWatch publish.
-    topic.grant_publish(iam.ServicePrincipal("cloudwatch.amazonaws.com"))
+    topic.add_to_resource_policy(_for_alarms(["sns:Publish"], topic.topic_arn))
+    if key is not None:
+        key.add_to_resource_policy(_for_alarms(["kms:Decrypt", "kms:GenerateDataKey"], "*"))
     topic.add_subscription(cast("sns.ITopicSubscription", subscriptions.EmailSubscription(notified)))
     acknowledge(Validations.of(topic), {"Serverless-SNSRedrivePolicy": "A dead-letter queue could not send e-mail."})
     return topic
+
+
+def _for_alarms(actions: list[str], resource: str) -> iam.PolicyStatement:
+    """Allow actions to CloudWatch, for alarms of this account only."""
+    return iam.PolicyStatement(
+        actions=actions,
+        resources=[resource],
+        principals=[cast("iam.IPrincipal", iam.ServicePrincipal("cloudwatch.amazonaws.com"))],
+        conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
+    )
 
 
 class Alarms(Construct):
