@@ -71,13 +71,9 @@ def sendable(text: str) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """Return the value of a JSON text that somebody has sent.
-
-    Raises:
-        json.JSONDecodeError: the text is not JSON.
-        ValueError: the text looks like JSON, but readers may disagree on its value, or cannot read it: it has ``NaN``,
-            the same key twice in an object, a number of more than 4,300 digits, or too many levels.
-    """
+    """Return the value of a JSON text that somebody has sent. Raises ``json.JSONDecodeError`` if it is not JSON, and
+    another ``ValueError`` if readers may disagree on its value, or cannot read it: it has ``NaN``, the same key twice
+    in an object, a number of more than 4,300 digits, or too many levels."""
     try:
         return json.loads(text, parse_constant=_constant, object_pairs_hook=_unique)
     except RecursionError:

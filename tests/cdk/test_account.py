@@ -139,7 +139,10 @@ class TestEndpoint:
 
 def dimensions(template: Template) -> set[tuple[str, str]]:
     """Namespace and dimensions of everything that the alarms watch, as plain text, and the functions' service name."""
-    alarms = {(one["Namespace"], json.dumps(one.get("Dimensions"))) for one in of_type(template, ALARM)}
+    own = of_type(template, ALARM)
+    stats = [stat["MetricStat"]["Metric"] for one in own for stat in one.get("Metrics", ()) if "MetricStat" in stat]
+    watched = [*stats, *(one for one in own if "Metrics" not in one)]
+    alarms = {(one["Namespace"], json.dumps(one.get("Dimensions"))) for one in watched}
     functions = of_type(template, "AWS::Lambda::Function")
     return alarms | {("name", one["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"]) for one in functions}
 

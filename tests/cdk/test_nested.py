@@ -202,10 +202,7 @@ class TestWithoutRoomInOneStack:
 
     def test_alarms_are_told_to_the_topic(self, large: Large) -> None:
         alarms = resources(large.templates, "AWS::CloudWatch::Alarm")
-        assert (
-            len([one for one in alarms if one["Properties"]["MetricName"] == "ApproximateAgeOfOldestMessage"])
-            == large.all_steps
-        )
+        assert len([one for one in alarms if one["Properties"].get("MetricName") == "Failing"]) == 3
         assert all(len(one["Properties"]["AlarmActions"]) == 1 for one in alarms)
 
     def test_the_local_stack_takes_it_for_one(self, large: Large) -> None:
@@ -349,5 +346,5 @@ class TestRefused:
         assert "saga long0 has 101 steps with a function each; the limit is 100" in refused(saga_of(0, 101))
 
     def test_queues_beyond_what_a_stack_takes(self) -> None:
-        message = refused(*(saga_of(number, 67) for number in range(3)))
+        message = refused(*(saga_of(number, 75) for number in range(3)))
         assert "a stack has no room for all its queues; set nested_stacks=True if it is not deployed yet" in message

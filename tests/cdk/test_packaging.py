@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
 import marshal
@@ -11,7 +10,6 @@ import re
 import shutil
 import sys
 import time
-import zipfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,6 +30,7 @@ from sagas.cdk.compute.staging import built_once, copy_files, digest_of, source_
 from sagas.errors import DefinitionError
 from sagas.imports import PROVIDED
 from tests.cdk.rendered import template_of
+from tests.support.wheels import Wheels
 from tests.unit.test_import_budget import loaded_by
 
 LIMIT = 25 * 2**20
@@ -52,37 +51,11 @@ def module(name: str, *paths: Path) -> ModuleType:
     return made
 
 
-class Wheels:
-    """Packages for pip, which has no index. Each consists of one module."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    def write(self, name: str, version: str, more: str = "") -> str:
-        """Write the wheel of a package. Return its hash."""
-        plain = name.replace("-", "_")
-        path = self.directory / f"{plain}-{version}-py3-none-any.whl"
-        described = f"{plain}-{version}.dist-info"
-        with zipfile.ZipFile(path, "w") as wheel:
-            wheel.writestr(f"{plain}/__init__.py", "")
-            wheel.writestr(
-                f"{described}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{more}\n"
-            )
-            wheel.writestr(f"{described}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-            wheel.writestr(f"{described}/RECORD", "")
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 @pytest.fixture
 def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wheels:
-    """With the packages of the library, in a project without a cache."""
+    """In a project without a cache."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    made = Wheels(tmp_path)
-    for pin in pinned_requirements():
-        made.write(*pin.split("=="))
-    return made
+    return Wheels.of_the_library(tmp_path, monkeypatch)
 
 
 @pytest.fixture(scope="module")

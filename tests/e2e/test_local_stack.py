@@ -20,10 +20,12 @@ from tests.e2e.stack import (
     assembled,
     free_port,
     launch,
+    launched,
     poll,
     run_sagas,
     start,
 )
+from tests.support.wheels import Wheels
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -265,3 +267,44 @@ def bucket_of(running: Running) -> str:
     """A bucket of the stack: the one its assets are in."""
     buckets = running.client("s3").list_buckets()["Buckets"]
     return next(bucket["Name"] for bucket in buckets if bucket["Name"].startswith("cdk-"))
+
+
+SALE = """
+import pytest
+from sagas import Saga, step
+
+class Sale(Saga[str], name="sale"):
+    @step
+    def pay(self, request: str) -> str:
+        return pytest.__version__
+"""
+SHOP = """
+import os
+from sagas.cdk import SagaService
+from aws_cdk import App, Stack
+from shop.sale import Sale
+
+app = App(outdir=os.environ["CDK_OUTDIR"])
+SagaService(Stack(app, "Shop"), "Sales", sagas=[Sale])
+app.synth()
+"""
+
+
+@own_emulator
+def test_imports_are_declared(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / ".sagas/cache").unlink()
+    wheels = Wheels.of_the_library(project, monkeypatch)
+    (project / "shop").mkdir()
+    (project / "shop/__init__.py").touch()
+    (project / "shop/sale.py").write_text(SALE)
+    (project / "app.py").write_text(SHOP)
+    declared = f"pytest=={pytest.__version__}"
+    line = (
+        f"shop/sale.py:2 imports pytest, which functions do not have: add to shop/requirements.txt the line {declared};"
+    )
+    assert line in failure_of(project, "--app", "python app.py", "--port", str(free_port()))
+    wheels.write("pytest", pytest.__version__)
+    (project / "shop/requirements.txt").write_text(declared)
+    with launched(project, "python app.py") as stack:
+        started = stack.saga_client().start("sale", "now")
+        assert stack.saga_client().result("sale", started["saga_id"], timeout=60) == pytest.__version__

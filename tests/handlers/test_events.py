@@ -44,8 +44,9 @@ def test_every_event_is_tested_here() -> None:
     bodies = {"approval", "approval_small", "checkout", "checkout_unservable", "create_zip"}
     bodies |= {"basket", "basket_unservable"}
     api = {"api_audit", "api_cancel", "api_get_saga", "api_list", "api_start_checkout", "api_start_create_zip"}
-    others = {"schedule_recover", "schedule_purge", "schedule_sweep", "schedule_verify", "sqs_malformed", "sqs_step"}
-    assert {path.stem for path in EVENTS.glob("*.json")} == bodies | api | others
+    scheduled = {"schedule_tick", "schedule_recover", "schedule_purge", "schedule_sweep", "schedule_verify"}
+    others = {"sqs_malformed", "sqs_step"}
+    assert {path.stem for path in EVENTS.glob("*.json")} == bodies | api | scheduled | others
 
 
 @pytest.mark.parametrize("name", ["checkout", "create_zip"])
@@ -98,6 +99,16 @@ def test_malformed(reference: Callable[[], Site]) -> None:
     failed = step_handler.handler(event, LambdaContext())["batchItemFailures"]
     assert [item["itemIdentifier"] for item in failed] == [record["messageId"] for record in event["Records"]]
     assert site.tables() == before
+
+
+def test_a_tick_at_midnight_runs_all_tasks(reference: Callable[[], Site]) -> None:
+    reference()
+    supervisor.reset()
+    report = supervisor.handler(load("schedule_tick"), LambdaContext())
+    nothing = {"found": 0, "messages": 0, "finished": True}
+    assert report["recover"] == report["purge"] == nothing
+    assert report["verify"] == {"verified": 0, "failed": 0, "broken": []}
+    assert set(report) == {"recover", "purge", "verify", "sweep"}
 
 
 def test_a_tick_with_nothing_to_recover(reference: Callable[[], Site]) -> None:

@@ -45,6 +45,7 @@ class Bus:
     def put_events(self, Entries: list[dict[str, Any]]) -> dict[str, Any]:
         results: list[dict[str, str]] = []
         self.requests.append(len(Entries))
+        assert sum(len(entry["Detail"].encode()) for entry in Entries) <= 256 * 1024, "EventBridge refuses all of these"
         for entry in Entries:
             if self.down > 0:
                 self.down -= 1

@@ -18,7 +18,6 @@ from sagas.authoring.shapes.base import MAX_DEPTH, Path, Problems, Shape
 
 _ABSENT = object()
 _TEXTS = (str, bytes, bytearray)
-_NUMBERS = (int, float, Decimal)
 
 
 def check_read_back(shape: Shape, value: Any, data: Any, at: Path, problems: Problems) -> None:

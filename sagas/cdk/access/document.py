@@ -35,14 +35,9 @@ def api_document(
     public_routes: Mapping[str, Iterable[str]],
     responses: Mapping[str, tuple[str, str]],
 ) -> Json:
-    """Return the document.
-
-    Args:
-        title: the API's name.
-        routes: methods by path that require a signature.
-        public_routes: methods by path that require none.
-        responses: the gateway's own responses by kind: the status (empty: unchanged) and the template of the body.
-    """
+    """Return the document. ``title``: the API's name. ``routes`` are methods by path that require a signature, and
+    ``public_routes`` those that require none. ``responses`` are the gateway's own by kind: the status (empty:
+    unchanged) and the template of the body."""
     paths = Json()
     kinds: list[tuple[list[Json], Mapping[str, Iterable[str]]]] = [([{_SIGNED: []}], routes), ([], public_routes)]
     for security, of_kind in kinds:

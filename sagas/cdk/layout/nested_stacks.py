@@ -24,6 +24,9 @@ MOST_RESOURCES = 480
 """The service has at most this many resources in its own stack. CloudFormation allows 500 per stack."""
 MOST_OF_ONE_STACK = 394
 """A service with more resources than this gets nested stacks. Smaller ones leave room for the app's own resources."""
+_MOST_NAMES = 700
+"""A service whose roles name queues more often than this gets nested stacks, too: a name takes almost a kilobyte, and a
+template has room for a megabyte."""
 MOST_AT_ONCE = 2_500
 """CloudFormation can change at most this many resources of nested stacks in one operation."""
 _FUNCTIONS = 3
@@ -99,11 +102,9 @@ def layouts_of(scope: Construct, catalogue: Catalogue, parts: tuple[int, int]) -
         message = f"it has about {together:,} resources; CloudFormation's limit for an operation is {MOST_AT_ONCE:,}"
         Annotations.of(scope).add_info(f"{service}: {message}; add some of its sagas in a second deployment")
     token = service_token(scope)
-    return [
-        _layout_of(scope, saga, catalogue, token, nested=together > MOST_OF_ONE_STACK if nested is None else nested)
-        for saga in catalogue.sagas
-        if saga.has_code
-    ]
+    if nested is None:
+        nested = together > MOST_OF_ONE_STACK or _names(catalogue) > _MOST_NAMES
+    return [_layout_of(scope, saga, catalogue, token, nested=nested) for saga in catalogue.sagas if saga.has_code]
 
 
 def _layout_of(scope: Construct, saga: SagaDefinition, catalogue: Catalogue, token: str, *, nested: bool) -> Layout:
@@ -158,6 +159,12 @@ def of_function(groups: int, catalogue: Catalogue) -> int:
 def _policies(queues: int) -> int:
     """Count the policies next to a role that names this many queues of steps: up to 20 fit in the role itself."""
     return 0 if queues <= MOST_IN_ROLE else 1 + max(0, math.ceil((queues - 40) / 20))
+
+
+def _names(catalogue: Catalogue) -> int:
+    """Count the names of queues in roles: a step's function names all queues of its saga, and others name all."""
+    groups = [len(catalogue.groups(saga)) for saga in catalogue.sagas if saga.has_code]
+    return sum(count * count for count in groups) + _FUNCTIONS * sum(groups)
 
 
 def counted(catalogue: Catalogue, parts: tuple[int, int]) -> tuple[int, int]:

@@ -25,12 +25,9 @@ class Share(Struct, frozen=True):
 
 
 def due_tasks(event: Mapping[str, Any], every: float) -> list[dict[str, Any]]:
-    """Return the events of the tasks that are due at a tick. A task is due at the first tick of its period.
-
-    Args:
-        event: ``time``, a whole minute, and ``sample``, the number of audit trails to verify each day; 0 for none.
-        every: seconds between two ticks.
-    """
+    """Return the events of the tasks that are due at a tick. A task is due at the first tick of its period. The
+    ``event`` has ``time``, a whole minute, and ``sample``, the number of audit trails to verify each day; 0 for none.
+    ``every``: seconds between two ticks."""
     time, sample = event.get("time"), event.get("sample")
     try:
         minute = round(epoch(time if isinstance(time, str) else "") / 60)
