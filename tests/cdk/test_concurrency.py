@@ -34,7 +34,7 @@ def lanes(*weights: float, own: int | None = None, reserved: int | None = None) 
         (100, lanes(1, 1, 2), [25, 25, 50]),
         (100, lanes(3, 1, 0.001), [74, 24, 2]),
         (100, lanes(1, 1, 1, own=80), [10, 10]),
-        (100, lanes(1, 1, 1, own=80, reserved=70), [15, 15]),
+        (100, lanes(1, 1, 1, own=70, reserved=80), [15, 15]),
         (100, lanes(1, 1, reserved=1), [99]),
         (5_000, lanes(1, 1), [1_000, 1_000]),
         (9, lanes(5, 1, 1, 1), [3, 2, 2, 2]),

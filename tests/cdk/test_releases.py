@@ -228,7 +228,6 @@ class TestWarmFunctions:
                 "requires an ephemeral_storage of 512 MB",
             ),
             ({"provisioned_concurrency": 0}, "provisioned_concurrency must be 1"),
-            ({"provisioned_concurrency": 5, "reserved_concurrency": 4}, "provisioned_concurrency must be 1 to 4"),
         ],
     )
     def test_refused(self, options: dict[str, Any], refused: str) -> None:

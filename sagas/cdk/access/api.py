@@ -27,6 +27,7 @@ from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.tags import tag_part
 from sagas.cdk.options.existing import AnyResource, mounted_api
+from sagas.cdk.options.function_options import FunctionOptions
 from sagas.cdk.options.service_options import AnyAuthorizer, PrivateEndpoint, ServiceOptions, Throttling
 from sagas.cdk.parts.alarms import FEW_MINUTES, Alarms
 from sagas.cdk.parts.part import Part
@@ -49,7 +50,7 @@ PUBLIC_ROUTES: Mapping[str, tuple[str, ...]] = {"callbacks/{token}": ("POST",)}
 
 _TIMEOUT = 29
 """Seconds the gateway waits for the function."""
-_MEMORY = 512
+_USUAL = FunctionOptions(memory_size=512)
 
 _GATEWAY_MESSAGE = "$context.error.messageString"
 _NO_ENTRY = "the request is not signed, or the API has no such path and method"
@@ -100,7 +101,7 @@ class ApiFunction(SagaFunction):
             handler="sagas.handlers.api.handler",
             timeout=_TIMEOUT,
             environment=environment,
-            function=shared.options.own_function("api", _MEMORY),
+            function=shared.options.own_function("api", _USUAL),
             description="Starts, shows and cancels sagas",
             sends_to=shared.queues.values(),
         )

@@ -13,7 +13,7 @@ from sagas.cdk.compute.permissions import allow_archiving
 from sagas.cdk.compute.streams import follow, stream_of
 from sagas.cdk.data.encryption import allow_key, private_bucket
 from sagas.cdk.layout.catalogue import Catalogue
-from sagas.cdk.options.function_options import FunctionOptions
+from sagas.cdk.options.function_options import USUAL
 from sagas.cdk.options.service_options import METRICS_NAMESPACE, ServiceOptions
 from sagas.cdk.options.values import Archive
 from sagas.cdk.parts.alarms import FEW_MINUTES, Alarms
@@ -51,7 +51,7 @@ class AuditArchive(Construct, Part):
                 "POWERTOOLS_LOG_LEVEL": options.log_level,
                 **(options.environment or {}),
             },
-            function=FunctionOptions(),
+            function=USUAL,
             description="Copies the audit trail to S3",
         )
         self.function = function.function

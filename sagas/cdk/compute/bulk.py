@@ -7,7 +7,7 @@ delay the end of a wait. A service has ``now`` only if one of its sagas waits.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 from aws_cdk import aws_sqs as sqs
@@ -61,12 +61,10 @@ class WorkKind:
 
     def options_in(self, service: ServiceOptions) -> FunctionOptions:
         """Return the options of the function: those that the service sets, else the defaults of this kind."""
-        options = service.own_function(self.name, self.memory_size)
-        return replace(
-            options,
-            timeout=options.timeout or self.timeout,
-            maximum_concurrency=options.maximum_concurrency or self.maximum_concurrency,
+        usual = FunctionOptions(
+            memory_size=self.memory_size, timeout=self.timeout, maximum_concurrency=self.maximum_concurrency
         )
+        return service.own_function(self.name, usual)
 
 
 BULK = WorkKind(

@@ -266,8 +266,8 @@ class StepGroupFunction(SagaFunction):
         allow_sending(self.role, [queues])
         for queue in work.values():
             allow_working(self.role, queue, counting=False)
-        queue, options = queues.seen_from(self, group.id), group.options
-        self.consume(queue, options.batch_size, options.maximum_concurrency)
+        queue = queues.seen_from(self, group.id)
+        self.consume(queue, group.batch_size, group.options.maximum_concurrency)
 
 
 def step_functions(placements: Iterable[Placement], shared: SharedAssets) -> dict[tuple[str, str], StepGroupFunction]:

@@ -19,10 +19,11 @@ from sagas.cdk.compute.functions import SagaFunction, SharedAssets
 from sagas.cdk.compute.permissions import allow_all_sagas, allow_finding_leftovers, allow_sending, allow_working
 from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.layout.tags import tag_part
+from sagas.cdk.options.function_options import USUAL
 from sagas.cdk.parts.alarms import FEW_MINUTES, Alarms
 from sagas.cdk.parts.part import Part
 
-_TIMEOUT, _MEMORY = 300, 256
+_TIMEOUT = 300
 _OFTEN = timedelta(minutes=2)
 
 _MISSED = "The next call makes up for a missed call, and an alarm fires if no call comes."
@@ -41,7 +42,7 @@ class SupervisorFunction(SagaFunction, Part):
         work: Mapping[str, sqs.Queue],
         environment: Mapping[str, str],
     ) -> None:
-        options = shared.options.own_function("supervisor", _MEMORY)
+        options = shared.options.own_function("supervisor", USUAL)
         super().__init__(
             scope,
             id,

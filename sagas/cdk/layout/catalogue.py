@@ -9,7 +9,7 @@ from sagas.authoring.definition.definition import SagaDefinition, definition_of
 from sagas.authoring.steps import Undoable
 from sagas.cdk.layout.concurrency import divided
 from sagas.cdk.layout.step_groups import SHARED, StepGroup
-from sagas.cdk.options.function_options import FunctionOptions
+from sagas.cdk.options.function_options import USUAL, FunctionOptions
 from sagas.cdk.options.service_options import ServiceOptions
 from sagas.errors import DefinitionError
 from sagas.lock.content import check_size
@@ -146,7 +146,7 @@ class Catalogue:
         for id, group in groups.items():
             share = self.shares.get(_lane(group))
             if share is not None:
-                groups[id] = replace(group, options=replace(group.options, maximum_concurrency=share))
+                groups[id] = replace(group, options=replace(group.options, maximum_concurrency=share, weight=None))
         return list(groups.values())
 
     @property
@@ -172,12 +172,12 @@ class Catalogue:
 
     def _options_shared(self, saga: SagaDefinition, shared: _Shared) -> FunctionOptions:
         """Return the options of the function that steps share, with the largest memory that any of them asks for."""
-        options = shared.options or self._options_of(saga, _WHOLE_SAGA)
+        options = (shared.options or self._options_of(saga, _WHOLE_SAGA)).over(USUAL)
         for name in shared.names:
             own = self._options.get((saga.name, name))
             if own is None:
                 continue
-            if replace(own, memory_size=FunctionOptions().memory_size) != FunctionOptions():
+            if replace(own, memory_size=None) != FunctionOptions():
                 others = ", ".join(other for other in shared.names if other != name)
                 together = (
                     f"the saga class {_name(saga.saga_class)}" if shared.options is None else "the steps together"
@@ -186,12 +186,13 @@ class Catalogue:
                     f"{self._service}: step {name} shares its function with {others}, so its only own option can be "
                     f"memory_size; give the others to {together}"
                 )
-            options = replace(options, memory_size=max(options.memory_size, own.memory_size))
+            sizes = (options.memory_size, own.memory_size)
+            options = replace(options, memory_size=max(size for size in sizes if size is not None))
         return options
 
     def _options_of(self, saga: SagaDefinition, step: str) -> FunctionOptions:
         whole = self._options.get((saga.name, _WHOLE_SAGA), self._usual)
-        return self._options.get((saga.name, step), whole)
+        return self._options.get((saga.name, step), whole).over(USUAL)
 
 
 def _name(saga_class: type[Any]) -> str:

@@ -12,17 +12,11 @@ _LEAST, _MOST = 2, 1_000
 """The range of the maximum concurrency of an SQS event source mapping."""
 
 
-def limit_of(options: FunctionOptions) -> int | None:
-    """Return the limit of concurrent executions in a step group's own options; ``None`` if they set no limit."""
-    limits = (options.maximum_concurrency, options.reserved_concurrency)
-    return min((limit for limit in limits if limit is not None), default=None)
-
-
 def divided(service: str, most: int, lanes: Mapping[str, FunctionOptions]) -> dict[str, int]:
     """Divide ``most`` executions by weight among the step groups that set no limit themselves. Returns the share of
     each such group: at least 2, at most 1,000."""
-    own = {name: limit for name, options in lanes.items() if (limit := limit_of(options)) is not None}
-    weights = {name: options.weight for name, options in lanes.items() if name not in own}
+    own = {name: limit for name, options in lanes.items() if (limit := options.limit) is not None}
+    weights = {name: options.weight or 1 for name, options in lanes.items() if name not in own}
     taken = sum(own.values())
     if taken + _LEAST * len(weights) > most:
         parts = [f"{len(own)} with a limit of their own take {taken}"] if own else []

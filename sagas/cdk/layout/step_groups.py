@@ -36,10 +36,10 @@ class StepGroup:
     options: FunctionOptions
 
     def __post_init__(self) -> None:
-        if self.options.timeout is None and self._needed(self.options.batch_size) > _LAMBDA_MAX:
-            needed = self._needed(self.options.batch_size)
+        if self.options.timeout is None and self._needed(self.batch_size) > _LAMBDA_MAX:
+            needed = self._needed(self.batch_size)
             raise DefinitionError(
-                f"step {self._slowest.name}: a batch of {self.options.batch_size} with a timeout of "
+                f"step {self._slowest.name}: a batch of {self.batch_size} with a timeout of "
                 f"{_longest(self._slowest):g} s each needs {needed} s, "
                 f"and Lambda's limit is {_LAMBDA_MAX} s"
             )
@@ -52,6 +52,10 @@ class StepGroup:
     @property
     def names(self) -> str:
         return ",".join(step.name for step in self.steps)
+
+    @property
+    def batch_size(self) -> int:
+        return self.options.batch_size or 1
 
     @property
     def shares_all(self) -> bool:
@@ -72,9 +76,9 @@ class StepGroup:
         if self.options.timeout is not None:
             return self.options.timeout
         if len(self.steps) == 1:
-            return self._needed(self.options.batch_size)
+            return self._needed(self.batch_size)
         chain = sum(math.ceil(_longest(step)) for step in self.steps)
-        return min(chain * self.options.batch_size + _SPARE, _LAMBDA_MAX)
+        return min(chain * self.batch_size + _SPARE, _LAMBDA_MAX)
 
     @property
     def visibility_timeout(self) -> int:

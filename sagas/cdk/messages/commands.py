@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, cast
 
 from aws_cdk import Aws, Stack
@@ -20,6 +19,7 @@ from sagas.cdk.data.queues import queue_with_letters
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.nested_stacks import service_token
 from sagas.cdk.layout.tags import tag_part
+from sagas.cdk.options.function_options import FunctionOptions
 from sagas.cdk.options.service_options import AnyKey
 from sagas.cdk.parts.alarms import Alarms
 from sagas.cdk.parts.part import Part
@@ -31,8 +31,7 @@ _HIDDEN = 6 * TIMEOUT
 _MAX_RECEIVES = 100
 """Receives of a command. The function replaces it by a copy long before. This limit is for commands that kill it."""
 _BATCH = 10
-_MOST_AT_ONCE = 10
-_MEMORY = 512
+_USUAL = FunctionOptions(memory_size=512, maximum_concurrency=10)
 _MOST_SENDERS = 50
 """The queue's policy names at most this many rules and topics: it can have 8,192 bytes, and an ARN has about 100."""
 
@@ -116,8 +115,7 @@ class CommandFunction(SagaFunction, Part):
         environment: Mapping[str, str],
     ) -> None:
         self.commands = commands
-        options = shared.options.own_function("commands", _MEMORY)
-        options = replace(options, maximum_concurrency=options.maximum_concurrency or _MOST_AT_ONCE)
+        options = shared.options.own_function("commands", _USUAL)
         self._environment = {
             **environment,
             "SAGAS_COMMAND_QUEUE": commands.queue.queue_url,
@@ -136,7 +134,8 @@ class CommandFunction(SagaFunction, Part):
             # The function resends a command that cannot be executed yet, and steps can send commands.
             recursive=True,
         )
-        self._most_at_once = options.maximum_concurrency
+        self._options = options
+        self._queues = 0
         self._sources: dict[str, Mapping[str, Any]] = {}
         tag_part(self.function, "command_function")
         allow_commands(self.role, shared.tables)
@@ -162,7 +161,17 @@ class CommandFunction(SagaFunction, Part):
         alarms.guard(self, self.alias, *errors)
 
     def listen(self, queue: sqs.IQueue) -> None:
-        self.consume(queue, _BATCH, self._most_at_once)
+        """Consume a queue. The queues together never get more executions than are reserved for the function."""
+        self._queues += 1
+        most, reserved = self._options.maximum_concurrency or 0, self._options.reserved_concurrency
+        needed = self._queues * most
+        if self._queues > 1 and reserved is not None and needed > reserved:
+            raise DefinitionError(
+                f"{self.node.path}: {self._queues} queues call the function 'commands', with up to {most} executions "
+                f"each (maximum_concurrency), which is more than reserved_concurrency={reserved}; lower "
+                f"maximum_concurrency, or raise reserved_concurrency to {needed}"
+            )
+        self.consume(queue, _BATCH, most)
 
     def declare(self, arn: str, command: Mapping[str, Any]) -> None:
         """Declare the command that each message of a topic or a user's queue stands for."""

@@ -16,7 +16,7 @@ from sagas.cdk.compute.permissions import allow_publishing
 from sagas.cdk.compute.streams import follow, stream_of
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.tags import default_name, tag_part
-from sagas.cdk.options.function_options import FunctionOptions
+from sagas.cdk.options.function_options import USUAL
 from sagas.cdk.options.values import SagaEvents
 from sagas.cdk.parts.alarms import FEW_MINUTES, Alarms, service_metric
 from sagas.cdk.parts.part import Part
@@ -66,7 +66,7 @@ class Outbox(SagaFunction, Part):
             handler="sagas.handlers.outbox.handler",
             timeout=_TIMEOUT,
             environment={**environment, **publishing},
-            function=FunctionOptions(),
+            function=USUAL,
             description="Publishes events of sagas as they are committed",
         )
         tag_part(self.alias, "events_function")

@@ -357,9 +357,9 @@ class ServiceOptions:
         lasts = 60 * self.deployment.total_minutes if self.deployment else 0
         return SETTLE + lasts if self.settle is None else self.settle.total_seconds()
 
-    def own_function(self, name: str, memory_size: int) -> FunctionOptions:
-        """Return the options of one of the service's own functions. Default: options with ``memory``."""
-        return (self.functions or {}).get(name) or FunctionOptions(memory_size=memory_size)
+    def own_function(self, name: str, usual: FunctionOptions) -> FunctionOptions:
+        """Return the options of one of the service's own functions, with the usual ones where none is given."""
+        return (self.functions or {}).get(name, FunctionOptions()).over(usual)
 
     def existing_table(self, name: str) -> AnyTable | None:
         """Return the existing table for a name; ``None`` if the service creates this table."""
@@ -382,7 +382,7 @@ class ServiceOptions:
                     f"like CreateZip.upload, or one of {', '.join(_OWN_FUNCTIONS)}"
                 )
             for name in _OWN_FUNCTIONS[key]:
-                if getattr(options, name) != getattr(FunctionOptions(), name):
+                if getattr(options, name) is not None:
                     raise DefinitionError(f"{self.service}: functions: {key} does not support {name}")
             if key == "now":
                 within(self.service, "functions: now: timeout", options.timeout, _LEAST_NOW, 900)
