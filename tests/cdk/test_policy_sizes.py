@@ -13,6 +13,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
+from sagas.cdk import SagaService
 from sagas.cdk.access.grants import RIGHTS, Access
 from sagas.cdk.access.sizes import GROUP, MANAGED, ROLE, USER, Fitting, Held
 from sagas.cdk.data.queues import SagaQueues
@@ -21,7 +22,7 @@ from sagas.cdk.layout.nested_stacks import layouts_of
 from sagas.cdk.options.service_options import service_options
 from tests.cdk.rendered import by_id, template_of
 from tests.cdk.resolved import Deployed
-from tests.cdk.saga_classes import saga_of
+from tests.cdk.saga_classes import Trip, saga_of
 
 Template = dict[str, Any]
 COUNTS = (1, 12, 60)
@@ -59,10 +60,16 @@ class Office(Construct):
         api.root.add_method("GET")
         code, runtime = lambda_.Code.from_inline("def handler(*_): ..."), lambda_.Runtime.PYTHON_3_13
         supervisor = lambda_.Function(self, "Supervisor", code=code, handler="index.handler", runtime=runtime)
-        self.access = Access(
-            self, catalogue=catalogue, queues=queues, api=api, supervisor=supervisor, let_send=lambda _: None
-        )
         self.fitting = Fitting(self, api.rest_api_id)
+        self.access = Access(
+            self,
+            catalogue=catalogue,
+            queues=queues,
+            api=api,
+            supervisor=supervisor,
+            let_send=lambda _: None,
+            fitting=self.fitting,
+        )
 
     def hold(self, kind: str, right: str = "all", id: str = "Held") -> Construct:
         """Create a holder with a right, or all."""
@@ -155,3 +162,16 @@ def test_a_policy_that_the_app_attaches_has_the_limit_of_its_holder() -> None:
     policy = iam.Policy(office.stack, "Attached", groups=[group])
     office.access.operate(policy, ())
     assert office.fitting.sizes(policy) == {GROUP: LARGEST[12]["operate"]}
+
+
+def test_what_the_app_grants_a_step_must_fit_next_to_what_is_in_its_role() -> None:
+    """The CDK splits the policy next to a role only from 10,000 characters on, and counts none of those within."""
+    stack = Stack(App(), "Test")
+    service = SagaService(stack, "Shop", sagas=[Trip])
+    assert not service.node.validate()
+    for number in range(40):
+        statement = iam.PolicyStatement(actions=["s3:GetObject"], resources=[f"arn:aws:s3:::{number}-{'x' * 190}/*"])
+        service.function(Trip.book).add_to_role_policy(statement)
+    (fault,) = service.node.validate()
+    assert "Test/Shop/trip/book/Role: the inline policies of this role would have 1" in fault
+    assert "put your own statements into a managed policy" in fault

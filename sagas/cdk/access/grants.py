@@ -94,11 +94,12 @@ class Access:
         api: apigateway.RestApiBase,
         supervisor: lambda_.Function,
         let_send: Callable[[Grantee], None],
+        fitting: Fitting,
     ) -> None:
         self._service, self._catalogue, self._queues = service, catalogue, queues
         self._options = catalogue.service_options
         self._api, self._supervisor, self._let_send = api, supervisor, let_send
-        self._fitting: Fitting | None = None
+        self._fitting = fitting
 
     def start(self, grantee: Grantee, saga_classes: Sequence[type[Any]]) -> iam.Grant:
         """Let a principal start sagas through the API and, if the grant is for all types, with commands."""
@@ -154,8 +155,6 @@ class Access:
         names = [saga.name for saga in named or self._catalogue.sagas]
         patterns = patterns or [path.format(type=name) for name in names for path in RIGHTS[right].of_type]
         base = mount.path.rstrip("/") if mount is not None else ""
-        if self._fitting is None:
-            self._fitting = Fitting(self._service, self._api.rest_api_id)
         self._fitting.watch(grantee)
         try:
             stage = self._stage()
