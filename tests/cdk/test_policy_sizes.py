@@ -169,7 +169,7 @@ def test_what_the_app_grants_a_step_must_fit_next_to_what_is_in_its_role() -> No
     stack = Stack(App(), "Test")
     service = SagaService(stack, "Shop", sagas=[Trip])
     assert not service.node.validate()
-    for number in range(40):
+    for number in range(34):
         statement = iam.PolicyStatement(actions=["s3:GetObject"], resources=[f"arn:aws:s3:::{number}-{'x' * 190}/*"])
         service.function(Trip.book).add_to_role_policy(statement)
     (fault,) = service.node.validate()
