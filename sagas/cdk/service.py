@@ -15,6 +15,7 @@ from constructs import Construct
 from sagas.authoring.steps import Undoable
 from sagas.cdk.access.api import ApiFunction, Mount, SagaApi, api_environment
 from sagas.cdk.access.grants import Access, Grantee
+from sagas.cdk.access.sizes import Fitting
 from sagas.cdk.compute.audit_archive import AuditArchive
 from sagas.cdk.compute.bulk import BULK, NOW, WorkFunction, WorkQueue
 from sagas.cdk.compute.environment import service_environment
@@ -138,6 +139,9 @@ class SagaService(Construct):
             environment=environment,
             add=self._add,
         )
+        fitting = Fitting(self, self.api.rest_api_id)
+        for role in (supervisor.role, bulk.role, answering.role, *(function.role for function in functions.values())):
+            fitting.watch(role)
         self._access = Access(
             self,
             catalogue=catalogue,
@@ -145,6 +149,7 @@ class SagaService(Construct):
             api=self.api,
             supervisor=self.supervisor,
             let_send=self._integration.let_send,
+            fitting=fitting,
         )
         if options.events is not None:
             self._integration.outbox()

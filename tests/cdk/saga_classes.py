@@ -192,6 +192,13 @@ def sweeping(action: Action, archive: str | None = None) -> type[Any]:
     return new_class(name.title().replace("-", ""), (Saga[Order],), {"name": name, "orphans": orphans}, fill)
 
 
+class OldDead(Saga[Order]):
+    """The queue of its step is named like dead letters of a type ``old``."""
+
+    @step
+    def letters(self, ctx: Context) -> None: ...
+
+
 def saga_of(number: int, steps: int, **options: Any) -> type[Any]:
     """A saga class with so many steps."""
 

@@ -15,15 +15,16 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from sagas.authoring.definition.definition import SagaDefinition
+from sagas.cdk.access.sizes import Fitting
 from sagas.cdk.data.encryption import via_services
-from sagas.cdk.data.queues import SagaQueues
+from sagas.cdk.data.queues import DEAD_LETTERS, SagaQueues
 from sagas.cdk.layout.acknowledge import acknowledge_objects
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.options.service_options import AnyKey
 from sagas.errors import DefinitionError
 from sagas.operations import OPERATIONS
 
-Grantee = iam.IGrantable | iam.Role | iam.User | iam.Group | iam.ManagedPolicy
+Grantee = iam.IGrantable | iam.Role | iam.User | iam.Group | iam.ManagedPolicy | iam.Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,6 @@ _DEAD_LETTERS = (
 _FIND_PARTS = ("cloudformation:ListStackResources", "cloudformation:GetTemplate")
 _ARNS = 20
 """Resources per statement. When a policy exceeds IAM's limit, the CDK moves whole statements to another policy."""
-_MOST_NAMED = 40
-"""Grants name at most this many queues individually: a role's inline policies have 10,240 characters."""
 _MANY = "Policies have no room for all names; the pattern matches only names of this service."
 _WILDCARD = "A saga's id is not known in advance; the path names the operation and the saga type."
 
@@ -95,10 +94,12 @@ class Access:
         api: apigateway.RestApiBase,
         supervisor: lambda_.Function,
         let_send: Callable[[Grantee], None],
+        fitting: Fitting,
     ) -> None:
         self._service, self._catalogue, self._queues = service, catalogue, queues
         self._options = catalogue.service_options
         self._api, self._supervisor, self._let_send = api, supervisor, let_send
+        self._fitting = fitting
 
     def start(self, grantee: Grantee, saga_classes: Sequence[type[Any]]) -> iam.Grant:
         """Let a principal start sagas through the API and, if the grant is for all types, with commands."""
@@ -118,24 +119,31 @@ class Access:
         """Let a principal operate sagas through the API, handle dead letters, and find queues in the templates."""
         granted = self.grant("operate", grantee, saga_classes)
         scope = cast("Construct", grantee) if Construct.is_construct(grantee) else self._service
-        more: list[tuple[Sequence[str], list[str]]] = [(_FIND_PARTS, self._stacks(grantee))]
+        more: list[tuple[Sequence[str], list[str]]] = [(_FIND_PARTS, self._stacks())]
         named = self._named(saga_classes) or self._catalogue.sagas
         queues = [self._queues[saga.name] for saga in named if saga.has_code]
-        more.append((_DEAD_LETTERS, [own.arn_of_letters(scope) for own in queues]))
-        # If there are many queues, name one pattern per saga: policies have no room for hundreds of names.
-        many = sum(len(own.by_group) for own in queues) > _MOST_NAMED
+        more.append((_DEAD_LETTERS, self._letters(queues, scope, of_all=not saga_classes)))
+        # One pattern per saga, because policies have no room for the names of all queues.
         names, targets = [saga.name for saga in self._catalogue.sagas], list[str]()
         for own in queues:
-            pattern = own.pattern(scope, names) if many else None
-            if pattern is not None:
-                acknowledge_objects(cast("iam.IGrantable", grantee), pattern, _MANY)
+            pattern = own.pattern(scope, names)
             targets += own.arns(scope) if pattern is None else [pattern]
         more.append((("sqs:SendMessage",), targets))
+        for arn in (arn for _, arns in more for arn in arns if "*" in arn):
+            acknowledge_objects(cast("iam.IGrantable", grantee), arn, _MANY)
         if not saga_classes:
             function = self._supervisor.function_arn
             more.append((("lambda:InvokeFunction",), [function, f"{function}:{self._options.alias}"]))
         further = [grant for actions, arns in more for grant in allowed(grantee, actions, arns)]
         return _combined([granted, *further, *let_use_queues_key(self._options.encryption_key, grantee)])
+
+    def _letters(self, queues: Sequence[SagaQueues], scope: Construct, *, of_all: bool) -> list[str]:
+        """Return the ARNs of the dead-letter queues, or one pattern that matches those of all types and nothing else.
+        A type ``old-dead`` can have a step ``letters``, whose queue the pattern would match."""
+        ambiguous = any(saga.name.endswith("-dead") for saga in self._catalogue.sagas)
+        if of_all and len(queues) > 1 and not ambiguous:
+            return [queues[0].arn_of_all(scope, f"*-{DEAD_LETTERS}")]
+        return [own.arn_of_letters(scope) for own in queues]
 
     def grant(self, right: str, grantee: Grantee, saga_classes: Sequence[type[Any]]) -> iam.Grant:
         named, mount = self._named(saga_classes), self._options.mount
@@ -147,8 +155,9 @@ class Access:
         names = [saga.name for saga in named or self._catalogue.sagas]
         patterns = patterns or [path.format(type=name) for name in names for path in RIGHTS[right].of_type]
         base = mount.path.rstrip("/") if mount is not None else ""
+        self._fitting.watch(grantee)
         try:
-            stage = self._api.deployment_stage.stage_name
+            stage = self._stage()
         except RuntimeError:  # the app deploys its API itself, with stages of any name
             stage = "*"
         arns = list[str]()
@@ -162,21 +171,24 @@ class Access:
     def _named(self, saga_classes: Iterable[type[Any]]) -> list[SagaDefinition]:
         return [self._catalogue.definition(saga_class) for saga_class in saga_classes]
 
-    def _stacks(self, grantee: Grantee) -> list[str]:
+    def _stage(self) -> str:
+        """Return the name of the API's stage. A reference to the stage would have an unknown length."""
+        stage = self._api.deployment_stage
+        resource = stage.node.default_child
+        return resource.stage_name or "*" if isinstance(resource, apigateway.CfnStage) else stage.stage_name
+
+    def _stacks(self) -> list[str]:
         """Return the ARNs of the service's stacks. Requests name the outermost stack without its id."""
         stack = Stack.of(self._service)
         named = stack.format_arn(service="cloudformation", resource="stack", resource_name=f"{stack.stack_name}/*")
-        acknowledge_objects(cast("iam.IGrantable", grantee), named, "A stack's id is not known in advance.")
         nested = [cast("Stack", node) for node in self._service.node.find_all() if NestedStack.is_nested_stack(node)]
-        if len(nested) <= _ARNS:
-            return [named, *(inner.stack_id for inner in nested)]
+        if not nested:
+            return [named]
         ids = [stack.get_logical_id(cast("CfnElement", inner.nested_stack_resource)) for inner in nested]
         # CloudFormation's name for a nested stack: the outer stack's name, the logical id, and a random suffix.
         same = takewhile(lambda letters: letters[0] == letters[1], zip(min(ids), max(ids), strict=False))
         name = f"{stack.stack_name}-{''.join(letter for letter, _ in same)}*/*"
-        inner = stack.format_arn(service="cloudformation", resource="stack", resource_name=name)
-        acknowledge_objects(cast("iam.IGrantable", grantee), inner, _MANY)
-        return [named, inner]
+        return [named, stack.format_arn(service="cloudformation", resource="stack", resource_name=name)]
 
 
 def allowed(grantee: Grantee, actions: Sequence[str], arns: Sequence[str]) -> list[iam.Grant]:
