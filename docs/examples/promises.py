@@ -5,7 +5,7 @@ Next to each example of a page stands an invisible block, which compares this wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, cast
 
@@ -22,9 +22,9 @@ _DERIVED = {"Code", "Layers", "Description", "RedriveAllowPolicy", "AssumeRolePo
 _FUNCTION = "AWS::Lambda::Function"
 
 
-def example(**options: Any) -> SagaService:
+def example(sagas: Sequence[type[Any]] = (Trip,), **options: Any) -> SagaService:
     """A service of the pages' saga with options that a page names in its text."""
-    return SagaService(Stack(App(), "Shop"), "Sagas", **{"sagas": [Trip], **options})
+    return SagaService(Stack(App(), "Shop"), "Sagas", sagas=sagas, **options)
 
 
 def changes(service: SagaService, before: SagaService | None = None) -> Parts:
