@@ -170,9 +170,7 @@ def test_an_option_that_contradicts_a_default() -> None:
 @pytest.mark.parametrize("given", [{"batch_size": 1}, {"weight": 1}])
 def test_an_option_without_effect_is_refused_whatever_its_value(given: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError, match=f"functions: now does not support {next(iter(given))}"):
-        render(
-            lambda stack: SagaService(stack, "Shop", sagas=[Loan], functions={"now": FunctionOptions(**given)})
-        )
+        render(lambda stack: SagaService(stack, "Shop", sagas=[Loan], functions={"now": FunctionOptions(**given)}))
 
 
 def test_queues_of_one_function_share_what_is_reserved() -> None:
