@@ -29,7 +29,7 @@ class _Page:
 
 def setup(namespace: dict[str, Any]) -> None:
     """Have what a page defines belong to a module, as dataclasses ask for one; what it does to stand-ins is its own."""
-    for name in ("standins", "trips"):
+    for name in ("standins", "trips", "promises"):
         sys.modules.pop(name, None)
     sys.modules[_MODULE] = cast("Any", _Page(namespace))
     namespace["__name__"] = _MODULE

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
-from sagas import Context, Saga, step
+from sagas import Context, Saga, step, wait_for
 
 
 @dataclass(frozen=True)
@@ -31,3 +32,37 @@ class Trip(Saga[Order], name="trip"):
     @step
     def ship(self) -> None:
         """Ship."""
+
+
+@dataclass(frozen=True)
+class Upload:
+    """An object of a bucket."""
+
+    bucket: str
+    key: str
+
+
+class Import(Saga[Upload], name="import"):
+    """Reads an upload."""
+
+    @step
+    def read(self) -> None:
+        """Read."""
+
+
+class Loan(Saga[str], name="loan"):
+    """Waits for an approval."""
+
+    approval = wait_for(bool, timeout=timedelta(days=3))
+
+
+class Fulfilment(Saga[Order], name="fulfil"):
+    """Has a saga of another service write an invoice."""
+
+    @step
+    def invoice(self) -> None:
+        """Start the invoice."""
+
+    @step
+    def invoiced(self) -> None:
+        """Wait for the invoice."""
