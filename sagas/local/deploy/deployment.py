@@ -19,6 +19,7 @@ from sagas.local.emulator.adapt import (
     with_local_apis,
     with_local_callbacks,
     with_local_paths,
+    with_named_functions,
     with_secret_arns,
     without_gradual_deployment,
     without_layers,
@@ -62,6 +63,7 @@ class Deployer:
             template = without_layers(template, stack.assets)
             template = with_secret_arns(with_local_paths(without_gradual_deployment(template)))
             template = without_metric_math(with_gateway_responses(template))
+            template = with_named_functions(template, stack.name)
         if self._enforce_iam:
             template = with_batch_actions(without_transport_rule(template))
         elif self._embedded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +14,8 @@ from sagas.local.emulator.shipped import VARIABLE
 from sagas.topology import Topology
 
 _ALARM = "AWS::CloudWatch::Alarm"
+_LONGEST_NAME = 64
+"""Maximum characters of a function's name."""
 _LAYER = "AWS::Lambda::LayerVersion"
 _RESOURCE_POLICIES = ("AWS::SQS::QueuePolicy", "AWS::S3::BucketPolicy", "AWS::SNS::TopicPolicy")
 _NOT_BY_TLS = {"Bool": {"aws:SecureTransport": "false"}}
@@ -64,7 +67,7 @@ def _visible_in(content: Path) -> set[str]:
 
 
 def without_metric_math(template: dict[str, Any]) -> dict[str, Any]:
-    """Return the template without alarms on several metrics, which the emulator refuses. It evaluates no alarm."""
+    """Return the template without alarms on several metrics, which some emulators refuse."""
     resources: dict[str, Any] = template["Resources"]
     kept = {
         name: each for name, each in resources.items() if each["Type"] != _ALARM or "Metrics" not in each["Properties"]
@@ -93,6 +96,24 @@ def without_signatures(template: dict[str, Any]) -> dict[str, Any]:
         for path in _document_of(resource).get("paths", {}).values():
             for operation in path.values():
                 operation["security"] = []
+    return changed
+
+
+def with_named_functions(template: dict[str, Any], stack: str) -> dict[str, Any]:
+    """Return the template with functions that have names where a stage's variables name them in an API's document. Some
+    emulators do not know such variables. ``stack``: the stack's name, with which the names begin."""
+    text, names = json.dumps(template), dict[str, str]()
+    for resource in template["Resources"].values():
+        if resource["Type"] != "AWS::ApiGateway::Stage":
+            continue
+        for variable, value in resource["Properties"].get("Variables", {}).items():
+            if isinstance(value, dict):
+                function = cast("dict[str, str]", value)["Ref"]
+                value = names[function] = f"{stack}-{function}"[:_LONGEST_NAME]
+            text = text.replace(f"${{stageVariables.{variable}}}", value)
+    changed: dict[str, Any] = json.loads(text)
+    for function, name in names.items():
+        changed["Resources"][function]["Properties"]["FunctionName"] = name
     return changed
 
 

@@ -67,6 +67,7 @@ def main() -> int:
     api_gateway = _module("ministack.services.apigateway_v1")
     check_scopes_of_signatures(app, evaluator, _module("ministack.core.sigv4"), api_gateway)
     _fill_in_stage_variables(api_gateway)
+    _take_alarms_on_expressions()
     add_version_stages(_module("ministack.core.iam_actions"))
     runtime = _module("ministack.core.lambda_runtime")
     runtime._PYTHON_WORKER_SCRIPT = PRELUDE + runtime._PYTHON_WORKER_SCRIPT
@@ -170,6 +171,24 @@ def _fill_in_stage_variables(api_gateway: Any) -> None:
         return await invoke({**integration, "uri": uri}, api, name, stage, *rest, **more)
 
     api_gateway._invoke_lambda_proxy_v1 = invoke_filled
+
+
+def _take_alarms_on_expressions() -> None:
+    """Have CloudFormation create alarms on expressions, which ministack refuses. No alarm is evaluated here, so one of
+    its metrics stands for the expression."""
+    provisioners = _module("ministack.services.cloudformation.provisioners")
+    record: Callable[[str, dict[str, Any]], dict[str, Any]] = provisioners._cw_metric_alarm_record
+
+    def record_any(name: str, properties: dict[str, Any]) -> dict[str, Any]:
+        stats: list[dict[str, Any]] = [
+            one["MetricStat"] for one in properties.get("Metrics", ()) if "MetricStat" in one
+        ]
+        if not stats:
+            return record(name, properties)
+        plain = {key: value for key, value in properties.items() if key != "Metrics"}
+        return record(name, plain | stats[0]["Metric"] | {"Period": stats[0]["Period"], "Statistic": stats[0]["Stat"]})
+
+    provisioners._cw_metric_alarm_record = record_any
 
 
 def _fill_in_schedules() -> None:

@@ -1,7 +1,7 @@
 """The stacks for an account, as an emulator takes them that checks permissions.
 
-Without layers, with the API's path there, and without the policies that refuse requests by plain HTTP; with users who
-have one of the service's rights each.
+Without layers, alarms on expressions and the policies that refuse requests by plain HTTP. The API's path is there, and
+its function has a name. There are users who have one of the service's rights each.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from typing import Any
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
 from infra.stack import ReferenceStack
-from sagas.local.emulator.adapt import with_local_paths, without_layers
+from sagas.local.emulator.adapt import (
+    with_gateway_responses,
+    with_local_paths,
+    with_named_functions,
+    without_layers,
+    without_metric_math,
+)
 from tests.e2e.account.app import main
 
 from aws_cdk import aws_iam as iam  # isort: skip - sagas.cdk names the Node that jsii is to use
@@ -51,4 +57,6 @@ if __name__ == "__main__":
     main(_add_users)
     for path in Path(os.environ["CDK_OUTDIR"]).glob("*.template.json"):
         template = without_layers(with_local_paths(json.loads(path.read_text())))
+        stack = path.name.partition(".")[0]
+        template = with_named_functions(with_gateway_responses(without_metric_math(template)), stack)
         path.write_text(json.dumps(_without_tls(template)))
