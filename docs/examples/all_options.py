@@ -32,7 +32,7 @@ def add_service(stack: Stack, alarms: Literal["type", "step"]) -> None:
         stack: where it goes.
         alarms: the alarms that it has.
     """
-    scans = s3.Bucket(stack, "Scans")
+    scans = s3.Bucket(stack, "Scans", block_public_access=s3.BlockPublicAccess.BLOCK_ALL)
     service = SagaService(
         stack,
         "Service",
