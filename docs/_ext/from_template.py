@@ -226,7 +226,8 @@ def permissions_page(template: Template) -> str:
 
 def alarms_page(template: Template) -> str:
     """Every alarm, with its section of the runbook: those that a service has by default, and those by step."""
-    few, many = alarm_rows(template), alarm_rows(template["ByStep"])
+    few = alarm_rows(template)
+    many = alarm_rows(template["ByStep"])
     head = ["| alarm | fires when | metric | more than | for | runbook |", "|---|---|---|---|---|---|"]
     return "\n".join(
         [
@@ -263,7 +264,8 @@ def alarm_rows(template: Template) -> list[str]:
             f"`{one['MetricName']}`" + ("" if one["Namespace"] == "Sagas" else f" of {one['Namespace']}")
             for one in metrics
         ]
-        metric, period = ", ".join(dict.fromkeys(named)), stats[0]["Period"] if stats else alarm["Period"]
+        metric = ", ".join(dict.fromkeys(named))
+        period = stats[0]["Period"] if stats else alarm["Period"]
         above = "as its policies explain" if plain.endswith("STEP Age") else f"{alarm['Threshold']:,}"
         if alarm["ComparisonOperator"].startswith("LessThan"):
             above = "(see there)" if stats else "(none there)"

@@ -133,7 +133,8 @@ def _plain(value: Any) -> Any:
 def _changed(usual: Properties, properties: Properties) -> Properties:
     names = (usual.keys() | properties.keys()) - {"may"}
     changed = {name: properties.get(name) for name in sorted(names) if usual.get(name) != properties.get(name)}
-    allowed, before = properties.get("may", set[str]()), usual.get("may", set[str]())
+    allowed = properties.get("may", set[str]())
+    before = usual.get("may", set[str]())
     if more := sorted(allowed - before):
         changed["may"] = more
     if less := sorted(before - allowed):

@@ -288,7 +288,8 @@ def _leads_somewhere(shape: Shape, place: Place) -> bool:
 
 def _all_shapes(shape: Shape) -> Iterator[Shape]:
     """A shape, and the shapes at any depth inside it."""
-    seen, ahead = set[int](), [shape]
+    seen = set[int]()
+    ahead = [shape]
     while ahead:
         outer = ahead.pop()
         if id(outer) not in seen:

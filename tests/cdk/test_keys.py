@@ -28,7 +28,7 @@ _NARROWING = {
     "aws:SourceArn",
     "aws:SourceAccount",
 }
-"""Keys of conditions, each of which says what a KMS key is used for, or for whom."""
+"""Keys of conditions. Each says what a KMS key is used for, or for whom."""
 
 
 def templates_of(name: str) -> list[Template]:

@@ -81,7 +81,7 @@ def test_what_the_library_allows_is_in_the_role_and_what_the_app_grants_next_to_
 
 @pytest.mark.parametrize("name", ["plain", "everything", "network_and_key"])
 def test_the_policies_of_a_role_have_room_in_it(name: str) -> None:
-    """10,240 characters together, of which the CDK splits off only what is next to the role."""
+    """They have 10,240 characters together. The CDK splits off only what is next to the role."""
     sizes = Counter[str]()
     for role, statement in statements(shared(name)):
         sizes[role] += len(json.dumps(Deployed(shared(name)).value(statement), separators=(",", ":")))

@@ -1,4 +1,4 @@
-"""What a purge leaves: nothing, whoever wrote in vain, or died while it wrote."""
+"""A purge leaves nothing, even of writers that were refused or died while they wrote."""
 
 from __future__ import annotations
 

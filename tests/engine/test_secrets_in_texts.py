@@ -293,7 +293,7 @@ def test_a_type_that_hides_nothing_marks_nothing(bench: Make) -> None:
 
 
 class Lost(Saga[HidesIban], name="payout", version="3"):
-    """Its attempt is lost, or it waits in vain, or its code is missing."""
+    """Its attempt is lost, or its wait times out, or its code is missing."""
 
     @step(retry=ONCE)
     def pay(self, request: HidesIban) -> str:

@@ -131,7 +131,9 @@ def repeated_start(b: Bench) -> Iterator[None]:
     yield
     assert (again.status, again.body["saga_id"]) == (200, first.body["saga_id"])
     assert again.body["status"] == "COMPLETED"
-    assert [step["result"] for step in again.body["steps"]] == [None] * 3, "results are for those who may read"
+    assert [step["result"] for step in again.body["steps"]] == [None] * 3, (
+        "only callers with the right to read see results"
+    )
 
 
 @trip("a look at a saga that has not changed")

@@ -50,7 +50,7 @@ VOUCHER = "voucher 4711"
 
 
 class Private(Saga[Order], name="private"):
-    """Its payloads are nobody's who may only act on it."""
+    """Callers that may only act on a saga do not see its payloads."""
 
     answer = wait_for(str, timeout=timedelta(days=1))
 
@@ -86,7 +86,7 @@ UNREAD = [row.name for row in OPERATIONS if row.right != "read" and row.answer =
 
 @pytest.mark.parametrize("name", UNREAD)
 def test_only_the_right_to_read_shows_payloads(site: Make, name: str) -> None:
-    """A caller who may only start learned another's results by repeating his key and request."""
+    """A caller with the right to start only could learn another's results by repeating the key and the request."""
     FAIL["end"] = RuntimeError("no")
     s = site(Private)
     saga_id = s.call("POST", "/sagas/private", {"item": VOUCHER}, key="o-1").body["saga_id"]

@@ -310,7 +310,8 @@ def _add_methods(
     authorized = list[apigateway.Method]()
     for route, methods in (*ROUTES.items(), *(PUBLIC_ROUTES.items() if callbacks else ())):
         public = route in PUBLIC_ROUTES
-        resource, access = root.resource_for_path(route), free if public else authorization
+        resource = root.resource_for_path(route)
+        access = free if public else authorization
         for method in methods:
             added = resource.add_method(
                 method, integration, authorization_type=access.authorization_type, authorizer=access.authorizer

@@ -107,7 +107,8 @@ class CodeAssets:
         self._checked.add((saga_class, layer.digest))
 
     def _place(self, name: str) -> str:
-        path, project = self._files[name], Path.cwd()
+        path = self._files[name]
+        project = Path.cwd()
         return str(path.relative_to(project) if path.is_relative_to(project) else path)
 
     def _selection(self, saga_class: type | None) -> list[str]:
