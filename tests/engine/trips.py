@@ -132,7 +132,7 @@ def repeated_start(b: Bench) -> Iterator[None]:
     assert (again.status, again.body["saga_id"]) == (200, first.body["saga_id"])
     assert again.body["status"] == "COMPLETED"
     assert [step["result"] for step in again.body["steps"]] == [None] * 3, (
-        "only callers with the right to read see results"
+        "the caller has no right to read"
     )
 
 

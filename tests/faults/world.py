@@ -514,8 +514,8 @@ class CrashWorld:
 
         1: the same message is delivered a second time; 2: likewise, but when a short lease has expired; 3: a cancel;
         4: a cancel when a short lease has expired; 5: nothing in particular; 6: what has ended is purged; 7: what
-        FAILED is undone; 8: a cancel, and what has ended is purged; 9: a signal, whose sender dies once it is accepted. A
-        process that is dead by then lingers until all is at rest, one that only pauses as long as it may act.
+        FAILED is undone; 8: a cancel, and what has ended is purged; 9: a signal, whose sender dies once it is accepted.
+        A process that is dead by then lingers until all is at rest, one that only pauses as long as it may act.
         """
         if point.bound == 9:
             with patch.object(Signals, "_take", _die):
