@@ -131,9 +131,7 @@ def repeated_start(b: Bench) -> Iterator[None]:
     yield
     assert (again.status, again.body["saga_id"]) == (200, first.body["saga_id"])
     assert again.body["status"] == "COMPLETED"
-    assert [step["result"] for step in again.body["steps"]] == [None] * 3, (
-        "the caller has no right to read"
-    )
+    assert [step["result"] for step in again.body["steps"]] == [None] * 3, "the caller has no right to read"
 
 
 @trip("a look at a saga that has not changed")
