@@ -36,7 +36,6 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr(permissions, "_MOST_NAMED", min(150, TYPES * STEPS - 1))
         app = App(outdir=str(directory))
         Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
-        patch.setattr(grants, "_MOST_NAMED", min(40, TYPES * STEPS - 1))
         patch.setattr(grants, "_ARNS", min(20, TYPES - 1))
         stack = Stack(app, "Many")
         service = SagaService(stack, "Sagas", sagas=SAGAS[:TYPES], nested_stacks=True)
