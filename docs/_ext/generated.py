@@ -228,7 +228,8 @@ def doubts() -> str:
         "|---|---|---|",
     ]
     for package, client in CLIENTS.items():
-        lost, unsent = (", ".join(f"`{name}`" for name in names) for names in (client.lost, client.unsent))
+        lost = ", ".join(f"`{name}`" for name in client.lost)
+        unsent = ", ".join(f"`{name}`" for name in client.unsent)
         lines.append(f"| `{package}` | {lost} | {unsent} |")
     return "\n".join([*lines, ""])
 

@@ -85,9 +85,10 @@ def is_ambiguous_with(earlier: Shape, later: Shape, seen: frozenset[tuple[int, i
         return any(is_ambiguous_with(earlier, member, seen) for member in later.members)
     if isinstance(earlier, Annotated) or isinstance(later, Annotated):
         return bool(earlier.json_types & later.json_types)
-    if isinstance(earlier, Choice) or isinstance(later, Choice):
-        choice, other = (earlier, later) if isinstance(earlier, Choice) else (later, earlier)
-        return _reads_otherwise(other, cast("Choice", choice))
+    if isinstance(earlier, Choice):
+        return _reads_otherwise(later, earlier)
+    if isinstance(later, Choice):
+        return _reads_otherwise(earlier, later)
     if isinstance(earlier, Json) or isinstance(later, Json):
         other = later if isinstance(earlier, Json) else earlier
         return not isinstance(other, Json | String | Boolean | Null | Integer)

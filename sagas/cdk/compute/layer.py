@@ -167,7 +167,8 @@ def _third_party(
         tags = (f"{library}_{_PLATFORMS[architecture]}" for library in libraries)
         platform = [option for tag in tags for option in ("--platform", tag)]
         platform += ["--implementation", "cp", "--python-version", python, "--only-binary=:all:"]
-        own, constraints = target.parent / "requirements.txt", target.parent / "constraints.txt"
+        own = target.parent / "requirements.txt"
+        constraints = target.parent / "constraints.txt"
         own.write_text("".join(f"{pin}\n" for pin in pins), encoding="utf-8")
         _pip(["--no-deps", *platform, "--target", str(target), "--requirement", str(own)], name)
         if requirements:
@@ -185,7 +186,8 @@ def _locked(lock: Path) -> dict[str, dict[str, list[str]]]:
     """Return the hashes in a lock file, by the name of a package and ``name==version``; empty if it has no hashes."""
     locked: dict[str, dict[str, list[str]]] = {}
     for line in lock.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
-        pin, hashes = re.match(r"([\w.-]+)(?:\[.*?\])?==([^\s;]+)", line), re.findall(r"--hash=\S+", line)
+        pin = re.match(r"([\w.-]+)(?:\[.*?\])?==([^\s;]+)", line)
+        hashes = re.findall(r"--hash=\S+", line)
         if pin and hashes:
             name = canonical(pin[1])
             locked.setdefault(name, {}).setdefault(f"{name}=={pin[2]}", []).extend(hashes)

@@ -171,7 +171,8 @@ def counted(catalogue: Catalogue, parts: tuple[int, int]) -> tuple[int, int]:
     """Count the resources of a service. Returns two numbers: those in all stacks, and those that remain in the
     service's own stack if functions and alarms are nested. The second has room for later parts. ``parts`` has both
     numbers for the service's parts."""
-    sagas, options = [saga for saga in catalogue.sagas if saga.has_code], catalogue.service_options
+    options = catalogue.service_options
+    sagas = [saga for saga in catalogue.sagas if saga.has_code]
     groups = [len(catalogue.groups(saga)) for saga in sagas]
     queues = OF_QUEUE * (sum(groups) + len(groups))
     functions = sum(of_function(count, catalogue) * count for count in groups)

@@ -163,7 +163,8 @@ class CommandFunction(SagaFunction, Part):
     def listen(self, queue: sqs.IQueue) -> None:
         """Consume a queue. The queues together never get more executions than are reserved for the function."""
         self._queues += 1
-        most, reserved = self._options.maximum_concurrency or 0, self._options.reserved_concurrency
+        most = self._options.maximum_concurrency or 0
+        reserved = self._options.reserved_concurrency
         needed = self._queues * most
         if self._queues > 1 and reserved is not None and needed > reserved:
             raise DefinitionError(

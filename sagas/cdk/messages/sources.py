@@ -165,9 +165,10 @@ class Connector:
         if queue.fifo:
             raise DefinitionError(f"{what}: the queue {queue.node.path} is a FIFO queue; sagas cannot keep its order")
         if queue.encryption_master_key is not None:  # the app's queue may have another key than the service
-            key, via = queue.encryption_master_key.key_arn, via_services("sqs")
-            statement = iam.PolicyStatement(actions=["kms:Decrypt"], resources=[key], conditions=via)
-            self.function.role.allow(statement)
+            key = queue.encryption_master_key.key_arn
+            self.function.role.allow(
+                iam.PolicyStatement(actions=["kms:Decrypt"], resources=[key], conditions=via_services("sqs"))
+            )
         self.function.listen(cast("sqs.IQueue", queue))
         self.function.declare(queue.queue_arn, command)
 

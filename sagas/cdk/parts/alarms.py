@@ -117,7 +117,8 @@ class Alarms(Construct):
     ) -> cloudwatch.Alarm:
         # The path is that of the documentation of this version, which has no address until the app publishes it.
         page = f"lambda-sagas {version('lambda-sagas')}, " if self._waking.runbook == RUNBOOK else ""
-        text, link = what, f"What to do: {page}{self._waking.runbook}#{section}"
+        text = what
+        link = f"What to do: {page}{self._waking.runbook}#{section}"
         if len(text) + len(link) >= _LONGEST:  # the text names many steps
             text = f"{text[: _LONGEST - len(link) - 4]}..."
         alarm = cloudwatch.Alarm(
