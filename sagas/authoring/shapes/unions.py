@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from sagas.authoring.shapes.base import Path, Problems, SchemaDefinitions, Shape, json_type_of
 from sagas.authoring.shapes.containers import Array, FixedArray, Json, Mapping
@@ -85,10 +85,9 @@ def is_ambiguous_with(earlier: Shape, later: Shape, seen: frozenset[tuple[int, i
         return any(is_ambiguous_with(earlier, member, seen) for member in later.members)
     if isinstance(earlier, Annotated) or isinstance(later, Annotated):
         return bool(earlier.json_types & later.json_types)
-    if isinstance(earlier, Choice):
-        return _reads_otherwise(later, earlier)
-    if isinstance(later, Choice):
-        return _reads_otherwise(earlier, later)
+    choice = next((shape for shape in (earlier, later) if isinstance(shape, Choice)), None)
+    if choice is not None:
+        return _reads_otherwise(later if choice is earlier else earlier, choice)
     if isinstance(earlier, Json) or isinstance(later, Json):
         other = later if isinstance(earlier, Json) else earlier
         return not isinstance(other, Json | String | Boolean | Null | Integer)
