@@ -79,9 +79,10 @@ def secrets_in(definition: SagaDefinition, parameters: tuple[Parameter, ...], va
         source = parameter.step or REQUEST
         if text is None or not (hidden or source in redaction.hidden):
             continue
-        secrets += redaction.view(source, json.loads(text), hidden)[1]
+        stored = json.loads(text)
+        secrets += redaction.view(source, stored, hidden)[1]
         with suppress(Exception):  # the code does not get a value that does not fit, or that cannot be written again
-            given = encode(definition.stored(source, json.loads(text)), redaction.types[source])
+            given = encode(definition.stored(source, stored), redaction.types[source])
             secrets += redaction.view(source, given, hidden)[1]
     return secrets
 
