@@ -100,21 +100,31 @@ def without_signatures(template: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_named_functions(template: dict[str, Any], stack: str) -> dict[str, Any]:
-    """Return the template with functions that have names where a stage's variables name them in an API's document. Some
-    emulators do not know such variables. ``stack``: the stack's name, with which the names begin."""
-    text, names = json.dumps(template), dict[str, str]()
-    for resource in template["Resources"].values():
-        if resource["Type"] != "AWS::ApiGateway::Stage":
-            continue
-        for variable, value in resource["Properties"].get("Variables", {}).items():
-            if isinstance(value, dict):
-                function = cast("dict[str, str]", value)["Ref"]
-                value = names[function] = f"{stack}-{function}"[:_LONGEST_NAME]
-            text = text.replace(f"${{stageVariables.{variable}}}", value)
-    changed: dict[str, Any] = json.loads(text)
-    for function, name in names.items():
-        changed["Resources"][function]["Properties"]["FunctionName"] = name
+    """Return the template with functions that have names where a stage's variables name them. The names replace the
+    variables in the document of the stage's API, because some emulators do not know such variables. ``stack``: the
+    stack's name, with which the names begin."""
+    changed = copy.deepcopy(template)
+    resources: dict[str, Any] = changed["Resources"]
+    for stage in [each["Properties"] for each in resources.values() if each["Type"] == "AWS::ApiGateway::Stage"]:
+        api = _named(resources, stage["RestApiId"])
+        text = json.dumps(api["Properties"].get("Body"))
+        for variable, value in stage.get("Variables", {}).items():
+            function = _named(resources, value)
+            if function["Type"] == "AWS::Lambda::Function":
+                # The end of a logical id makes it unique.
+                name = function["Properties"]["FunctionName"] = f"{stack}-{value['Ref']}"[-_LONGEST_NAME:]
+                text = text.replace(f"${{stageVariables.{variable}}}", name)
+            elif isinstance(value, str):
+                text = text.replace(f"${{stageVariables.{variable}}}", value)
+        if "Body" in api["Properties"]:
+            api["Properties"]["Body"] = json.loads(text)
     return changed
+
+
+def _named(resources: dict[str, Any], reference: dict[str, Any] | str) -> dict[str, Any]:
+    """Return the resource that a reference names, or one without a type if that is not in the template."""
+    named: dict[str, Any] = {"Type": "", "Properties": {}}
+    return named if isinstance(reference, str) else resources.get(reference.get("Ref", ""), named)
 
 
 def with_gateway_responses(template: dict[str, Any]) -> dict[str, Any]:

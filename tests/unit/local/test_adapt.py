@@ -8,6 +8,7 @@ from sagas.local.emulator.adapt import (
     with_batch_actions,
     with_gateway_responses,
     with_local_apis,
+    with_named_functions,
     with_secret_arns,
     without_metric_math,
     without_signatures,
@@ -122,3 +123,32 @@ def test_a_secret_is_named_by_its_arn() -> None:
     resources = {"Key": secret, "F": a_function(SECRET={"Ref": "Key"}, TABLE={"Ref": "Table"})}
     changed = with_secret_arns({"Resources": resources})["Resources"]
     assert changed == {"Key": secret, "F": a_function(SECRET={"Fn::GetAtt": ["Key", "Id"]}, TABLE={"Ref": "Table"})}
+
+
+def test_a_function_that_a_stage_names_has_a_name() -> None:
+    function = {"Type": "AWS::Lambda::Function", "Properties": {"Handler": "one"}}
+    uri = "arn:function:${stageVariables.function}:${stageVariables.alias}/${stageVariables.bucket}"
+    api = {"Type": "AWS::ApiGateway::RestApi", "Properties": {"Body": {"paths": {"/": {"get": {"uri": uri}}}}}}
+    variables = {"function": {"Ref": "Long" * 20 + "1A2B"}, "alias": "live", "bucket": {"Ref": "Bucket"}}
+    resources = {
+        "Long" * 20 + "1A2B": function,
+        "Other": {"Type": "AWS::Lambda::Function", "Properties": {"Handler": "one"}},
+        "Api": api,
+        "Bucket": {"Type": "AWS::S3::Bucket"},
+        "Stage": {
+            "Type": "AWS::ApiGateway::Stage",
+            "Properties": {"RestApiId": {"Ref": "Api"}, "Variables": variables},
+        },
+        "Elsewhere": {
+            "Type": "AWS::ApiGateway::Stage",
+            "Properties": {"RestApiId": {"Fn::ImportValue": "x"}, "Variables": {"alias": {"Fn::ImportValue": "y"}}},
+        },
+    }
+    changed = with_named_functions({"Resources": resources}, "Shop")["Resources"]
+    name = changed["Long" * 20 + "1A2B"]["Properties"]["FunctionName"]
+    assert len(name) == 64
+    assert name.endswith("Long1A2B")
+    named = f"arn:function:{name}:live/${{stageVariables.bucket}}"
+    assert changed["Api"]["Properties"]["Body"]["paths"]["/"]["get"]["uri"] == named
+    unchanged = ("Other", "Bucket", "Stage", "Elsewhere")
+    assert {id: changed[id] for id in unchanged} == {id: resources[id] for id in unchanged}
