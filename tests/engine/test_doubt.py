@@ -338,6 +338,43 @@ def test_a_call_that_failed_to_connect_before_does_not_excuse_the_next() -> None
             assert in_doubt(caught.value), client
 
 
+class Limit:
+    """Raises a timeout in the place of an error and names no cause, as ``asyncio.timeout`` of Python 3.11.2."""
+
+    def __enter__(self) -> Limit:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        raise TimeoutError
+
+
+class Asks(Limit):
+    """Asks a server when it is left, which has nothing to do with the error before."""
+
+    def __init__(self, port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}/"
+
+    def __exit__(self, *error: object) -> None:
+        by_http_client(self.url)
+
+
+@pytest.mark.parametrize("kind", ["silent", "refuses"])
+def test_an_error_in_place_of_a_failed_connect_leaves_no_doubt(kind: Kind) -> None:
+    with bad_server(kind) as port, pytest.raises(TimeoutError) as caught, Limit():
+        by_http_client(f"http://127.0.0.1:{port}/")
+    assert in_doubt(caught.value) is KINDS[kind]
+
+
+def test_a_failed_connect_does_not_excuse_a_call_that_a_context_manager_makes() -> None:
+    def call(refusing: int, silent: int) -> None:
+        with Asks(silent):
+            by_http_client(f"http://127.0.0.1:{refusing}/")
+
+    with bad_server("refuses") as refusing, bad_server("silent") as silent, pytest.raises(TimeoutError) as caught:
+        call(refusing, silent)
+    assert in_doubt(caught.value)
+
+
 GROUPS: list[tuple[list[Exception], bool]] = [
     ([Rejected("no"), httpx.ReadTimeout("x")], True),
     ([Rejected("no"), KeyError()], False),

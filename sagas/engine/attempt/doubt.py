@@ -71,6 +71,8 @@ _CONNECTING = frozenset(
     }
 )
 """Functions that connect, by module. An error that was raised in one says that no request was sent."""
+_LEAVING = frozenset({"__exit__", "__aexit__"})
+"""Methods of context managers that may raise another error. Python 3.11.2's ``asyncio.timeout`` names no cause there."""
 
 
 def in_doubt(error: BaseException, others: Collection[type[BaseException]] = ()) -> bool:
@@ -131,14 +133,16 @@ def _connecting(error: BaseException) -> bool:
 
 
 def _wrapped(error: BaseException) -> BaseException | None:
-    """Return the error in whose place another one was raised. What was handled further out, such as the error of a
-    call that was tried before, is not that."""
+    """Return the error in whose place another one was raised, by the code that caught it or by a context manager of
+    that code. What was handled further out, such as the error of a call that was tried before, is not that."""
     cause = _cause(error)
     if cause is None or cause is not error.__context__ or cause is error.__cause__:
         return cause
-    raised_in = _frames(error)[-1:]
+    calls = _frames(error)
+    if calls and calls[-1].f_code.co_name in _LEAVING:
+        calls.pop()
     caught_in = _frames(cause)[:1]
-    return cause if raised_in == caught_in else None
+    return cause if calls[-1:] == caught_in else None
 
 
 def _frames(error: BaseException) -> list[FrameType]:
