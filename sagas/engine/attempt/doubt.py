@@ -72,7 +72,7 @@ _CONNECTING = frozenset(
 )
 """Functions that connect, by module. An error that was raised in one says that no request was sent."""
 _LEAVING = frozenset({"__exit__", "__aexit__"})
-"""Methods of context managers that may raise another error. Python 3.11.2's ``asyncio.timeout`` names no cause there."""
+"""Methods of context managers that may raise another error. ``asyncio.timeout`` of Python 3.11.2 names no cause."""
 
 
 def in_doubt(error: BaseException, others: Collection[type[BaseException]] = ()) -> bool:
