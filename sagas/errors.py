@@ -14,6 +14,7 @@
     ├── InvalidRequest            the caller's input is not valid; ``problems`` lists the paths
     ├── NotFound                  the saga type or saga does not exist
     ├── Conflict                  the saga's state does not allow the call
+    │   └── StateChanged          the saga has left the state that the call names; ``saga`` is the saga as it is now
     ├── TooLarge                  a payload is larger than can be stored
     └── Unavailable               a store or queue is out of reach, or the type is paused: try later
         ├── Ambiguous             the request may or may not have taken effect
@@ -27,9 +28,9 @@ this tree, so they appear nowhere else.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 
 class SagaError(Exception):
@@ -199,6 +200,19 @@ class NotFound(SagaError):
 
 class Conflict(SagaError):
     """The saga's state does not allow this call. The message names the state."""
+
+
+class StateChanged(Conflict):
+    """The saga has left the state that the call names with ``seq``, so the call did not change it.
+
+    Args:
+        message: one line for people.
+        saga: the saga as it is now, as the API shows it, without request and results.
+    """
+
+    def __init__(self, message: str, saga: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.saga = saga
 
 
 class TooLarge(SagaError):

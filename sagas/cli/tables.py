@@ -58,7 +58,7 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
     lasted = f"took {between(saga['created_at'], end_of(saga))}"
     since = lasted if saga["status"] in ENDED else ago(saga["created_at"], now)
     when = f"started {moment(saga['created_at'])} as version {plain(saga['version'])}, {since}"
-    when += f", last changed {ago(saga['updated_at'], now)}"
+    when += f", last changed {ago(saga['updated_at'], now)}, seq {saga['seq']}"
     if saga.get("paused"):
         title.append(" paused", "red")
     if saga["cancel_requested_at"]:

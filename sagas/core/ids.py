@@ -28,6 +28,9 @@ LONGEST_CANCEL_REASON = 500
 LONGEST_REASON = 4_000
 """Maximum characters of any other reason. A page of the audit trail may have a hundred, and must fit into an answer."""
 
+LAST_SEQ = 10**9 - 1
+"""The largest number of an audit entry. No saga has so many."""
+
 
 def id_for_key(saga: str, key: str) -> str:
     """Return the saga id for an idempotency key."""

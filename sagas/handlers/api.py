@@ -14,6 +14,7 @@ from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from sagas.engine.composition.api import Api
 from sagas.errors import SagaError
 from sagas.handlers.http.answers import answer_error, answer_unexpected
+from sagas.handlers.http.inputs import Request
 from sagas.handlers.http.sagas import (
     attention_operations,
     list_operations,
@@ -55,7 +56,7 @@ def _app() -> APIGatewayRestResolver:
     app = APIGatewayRestResolver(debug=False, strip_prefixes=[mount] if mount else None)
 
     def answer(error: SagaError) -> Response[str]:
-        refusal = answer_error(error)
+        refusal = answer_error(error, Request(app.current_event.raw_event).base)
         if refusal.status_code == 500:
             return unexpected(error)
         telemetry().logger.info("request refused", extra={"error": type(error).__name__})

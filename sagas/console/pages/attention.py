@@ -146,7 +146,7 @@ def _key(name: str, incident: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _item(saga: Mapping[str, Any], remark: str) -> dict[str, Any]:
-    return {"type": saga["type"], "saga_id": saga["saga_id"], "since": saga["updated_at"], "remark": remark}
+    return {**{part: saga[part] for part in ("type", "saga_id", "seq")}, "since": saga["updated_at"], "remark": remark}
 
 
 def _stalled(leased: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]:

@@ -50,6 +50,7 @@ def letters(
         name=name,
         count=desk.source.letters(name),
         letters=views,
+        retryable={saga["saga_id"]: saga for saga in desk.source.attention()} if views else {},
         looked=found is not None,
         said=said,
         fates=fates or {},

@@ -16,7 +16,7 @@ _ERRORS: dict[str, tuple[str, str]] = {
     "400": ("The body is not JSON, or the request is not valid HTTP.", "malformed_body bad_request"),
     "403": ("The call is not signed or not allowed, or the path or method does not exist.", "forbidden"),
     "404": ("The saga type, saga, step or path does not exist.", "not_found"),
-    "409": ("The saga's state does not allow the call. The message names the state.", "conflict"),
+    "409": ("The saga's state does not allow the call. The message names the state.", "conflict state_changed"),
     "413": ("The body is larger than 256 KB.", "too_large"),
     "422": ("Invalid input. The field details lists paths and messages.", "invalid_request idempotency_key_reused"),
     "429": ("Too many calls.", "throttled"),

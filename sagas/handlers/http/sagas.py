@@ -21,7 +21,7 @@ from sagas.handlers.http.answers import Served, answer, linked
 from sagas.handlers.http.bodies import read_body
 from sagas.handlers.http.inputs import WHOLE_ID, Request, checked_id, checked_id_start, cursor_for, invalid
 from sagas.handlers.telemetry import telemetry
-from sagas.operations import CompensationRequest, Reason, RecoveryAttempts, Resolution
+from sagas.operations import CompensationRequest, Reason, RecoveryAttempts, Resolution, RetryRequest
 from sagas.store.index.listing import IndexPosition
 
 _LISTED_BY = ("type", "status", "since", "until", "idempotency_key", "limit", "cursor")
@@ -173,19 +173,23 @@ def operator_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served
 
     def retry(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
-        reason = read_body(request, Reason).reason
-        return changed(operations.retry(name, checked_id(saga_id), reason, request.actor), 202)
+        body = read_body(request, RetryRequest)
+        state = operations.retry(name, checked_id(saga_id), body.reason, request.actor, seq=body.seq)
+        return changed(state, 202)
 
     def compensate(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
-        body, actor = read_body(request, CompensationRequest), request.actor
-        return changed(operations.compensate(name, checked_id(saga_id), body.reason, actor, force=body.force), 202)
+        body = read_body(request, CompensationRequest)
+        caller = body.reason, request.actor
+        state = operations.compensate(name, checked_id(saga_id), *caller, force=body.force, seq=body.seq)
+        return changed(state, 202)
 
     def resolve(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
-        body, actor = read_body(request, Resolution), request.actor
-        steps = tuple(dict.fromkeys(body.steps))
-        return changed(operations.resolve(name, checked_id(saga_id), body.reason, body.action, steps, actor), 200)
+        body = read_body(request, Resolution)
+        settled = body.reason, body.action, tuple(dict.fromkeys(body.steps))
+        state = operations.resolve(name, checked_id(saga_id), *settled, request.actor, seq=body.seq)
+        return changed(state, 200)
 
     return [cancel, retry, compensate, resolve]
 

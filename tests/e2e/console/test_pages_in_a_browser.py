@@ -168,11 +168,11 @@ def test_one_first_and_then_the_rest_with_stop(
 ) -> None:
     go_on, retry = threading.Event(), service.retry
 
-    def held_up(name: str, saga_id: str, reason: str = "") -> None:
+    def held_up(name: str, saga_id: str, reason: str = "", *, seq: int) -> None:
         """A service that is slow after the first few: *Stop* comes in the middle, however late it comes."""
         if len(service.did()) > 3:
             assert go_on.wait(60)
-        retry(name, saga_id, reason)
+        retry(name, saga_id, reason, seq=seq)
 
     monkeypatch.setattr(service, "retry", held_up)
     tab = console(service)
