@@ -37,6 +37,7 @@ def add_callback_route(app: APIGatewayRestResolver, engine: Api, callbacks: Call
 
     @app.post("/callbacks/<token>")
     def call_back(token: str) -> Response[str]:
+        engine.pauses.all()
         target = callbacks.read(token)
         # If the wait is no longer deployed with public=True, all its URLs are invalid.
         if not engine.signals.step(target.saga, target.saga_id, target.step).public:
