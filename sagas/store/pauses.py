@@ -190,6 +190,13 @@ class Pauses:
         }
 
 
+def owner_of(table: str, dynamodb: Any) -> str:
+    """Return the id of the service that a table of sagas belongs to; empty if none has claimed it. ``dynamodb``: a
+    client of boto3."""
+    item: Item = dynamodb.get_item(TableName=table, Key=_KEY).get("Item") or {}
+    return text_in(item, _SERVICE)
+
+
 def _key(scope: Scope) -> Item:
     return attributes_of({"saga_id": f"pause#{scope.text}"})
 
