@@ -19,6 +19,7 @@
     └── Unavailable               a store or queue is out of reach, or the type is paused: try later
         ├── Ambiguous             the request may or may not have taken effect
         ├── Denied                AWS refuses the request until a right, a key or a table changes
+        ├── WrongTables           the tables belong to another service, so this one does nothing with them
         └── NewerFormat           a newer version of the library wrote the data; the saga waits for that version
 
 Each branch corresponds to what the caller should do. ``sagas.aws`` translates errors of boto3 and botocore to errors of
@@ -234,6 +235,23 @@ class Unavailable(SagaError):
 
 class Ambiguous(Unavailable):
     """The response was lost: the request may or may not have taken effect."""
+
+
+class WrongTables(Unavailable):
+    """The tables belong to another service, so this one does nothing with them.
+
+    Args:
+        table: the name of the table of sagas.
+        owner: the id of the service that the tables belong to.
+        service: the id of this service.
+    """
+
+    def __init__(self, table: str, owner: str, service: str) -> None:
+        belong = f"the tables belong to service {owner!r}, not to this service, {service!r} (table {table})"
+        advice = f"correct tables=, or take them over, with the ids that they have, by service_id={owner!r}"
+        super().__init__(f"{belong}; {advice}", retry_after=60)
+        self.owner = owner
+        self.service = service
 
 
 class Denied(Unavailable):

@@ -32,6 +32,7 @@ class StoreSettings(Struct, frozen=True):
     """Names and limits.
 
     Args:
+        service: the id of the service, ``SAGAS_SERVICE``.
         sagas_table: the table of control items.
         audit_table: the table of journal entries.
         payload_bucket: the bucket for payloads that are too large for an entry; empty if there is none.
@@ -46,6 +47,7 @@ class StoreSettings(Struct, frozen=True):
         never_expiring: saga types whose sagas are kept for good, because nothing else records which objects they own.
     """
 
+    service: str
     sagas_table: str
     audit_table: str
     payload_bucket: str = ""

@@ -153,6 +153,7 @@ class TestFunctions:
         assert variables["SAGAS_SHARDS"] == "8"
         assert variables["SAGAS_MAX_RECEIVES"] == "19"
         assert variables["POWERTOOLS_METRICS_NAMESPACE"] == "Sagas"
+        assert '"AWS::StackId"' in json.dumps(variables["SAGAS_SERVICE"])
         assert {"SAGAS_TABLE", "SAGAS_AUDIT_TABLE", "SAGAS_PAYLOAD_BUCKET", "SAGAS_QUEUES", "ZIPS_BUCKET"} <= set(
             variables
         )

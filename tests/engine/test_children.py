@@ -318,7 +318,7 @@ def test_children_are_found_by_their_values(bench: Make) -> None:
     assert found(b, 0) == []
     items = b.stack.dynamodb.scan(TableName=b.stack.sagas_table)["Items"]
     kinds = [item["saga_id"]["S"].partition("#")[0] for item in items]
-    assert sorted(kinds) == ["blueprint", "blueprint", "definition", "definition"]
+    assert sorted(kinds) == ["blueprint", "blueprint", "definition", "definition", "pauses"]
 
 
 def test_so_is_one_whose_starter_died(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -215,7 +215,8 @@ class Replay:
         self.registry = self._versions[0]
         definition = next(iter(self.registry)).definition
         self.name, self.poll_timeout = definition.name, definition.max_recovery_attempts
-        self.settings = StoreSettings("one-sagas", "one-audit", shards=1, region=REGION)  # all payloads are small
+        # There is no bucket, because all payloads are small.
+        self.settings = StoreSettings("one", "one-sagas", "one-audit", shards=1, region=REGION)
         self.settings = replace(self.settings, joins_table="one-joins" if kin else "")
         self._logger = logging.getLogger("tests.interleavings")
         self._logger.addHandler(logging.NullHandler())

@@ -172,6 +172,7 @@ class HandmadeStack:
         """What the functions have in their environment."""
         routes = {"base": self.routes.base, "token": self.prefix, "work": self.routes.work}
         return {
+            "SAGAS_SERVICE": self.prefix,
             "SAGAS_TABLE": self.sagas_table,
             "SAGAS_AUDIT_TABLE": self.audit_table,
             "SAGAS_PAYLOAD_BUCKET": self.bucket,

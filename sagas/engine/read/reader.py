@@ -72,6 +72,7 @@ _MOST_INCIDENTS = 5_000
 class Reader(Struct, frozen=True):
     """Answers questions about sagas."""
 
+    service: str
     registry: Registry
     control: ControlItems
     journal: Journal
@@ -379,7 +380,7 @@ class Reader(Struct, frozen=True):
         """Return the sagas that were started with an idempotency key, including purged ones: at most one per type."""
         summaries = builtins.list[Summary]()
         for name in names:
-            saga_id = id_for_key(name, key)
+            saga_id = id_for_key(self.service, name, key)
             state = self.control.get(saga_id)
             remains = self.remains.of(saga_id) if state is None else None
             summaries += self._summaries([saga for saga in (state, remains and remains.state) if saga is not None])

@@ -37,6 +37,9 @@ from sagas.paths import Place
 ACTIONS = frozenset({"SagaStarted", "NeverStarted", *ev.FACTS})
 """The actions that entries of this version may record."""
 
+ARCHIVED = "audit"
+"""The prefix of entries in their archive. The time of an object's first record follows: ``YYYY/MM/DD/HH``."""
+
 
 class Action(Struct, frozen=True):
     """What remains of a purged entry: what happened and when, without texts and values of the saga.
