@@ -19,10 +19,8 @@ from sagas.core.states import SagaStatus
 from sagas.core.text import parse_json, plain
 from sagas.errors import InvalidRequest, NotFound, Problem, TooLarge, listed
 from sagas.handlers.http.answers import MalformedBody
+from sagas.operations import LARGEST_BODY
 from sagas.store.index.listing import TimeRange
-
-LARGEST_BODY = 256 * 1024
-"""The maximum size of a body in bytes."""
 
 FORM = "application/x-www-form-urlencoded"
 MOST_FIELDS = 1_000
