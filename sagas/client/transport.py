@@ -65,8 +65,8 @@ class Transport:
         body: object = UNSET,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """Call an operation with the parameters of its path, in order. Return the body of its answer. A body of ``None``
-        is JSON's null."""
+        """Call an operation with the parameters of its path, in order. Return the body of its answer. A ``body``
+        of ``None`` is JSON's null."""
         method, path = operation.method, operation.path_for(parameters)
         values = {name: str(value) for name, value in (query or {}).items() if value is not None}
         url = self.url + path + ("?" + urlencode(values, quote_via=quote) if values else "")

@@ -18,7 +18,8 @@ from sagas.authoring.saga import ReqT, Saga
 from sagas.authoring.steps import Member, Step
 from sagas.authoring.waits import Wait
 from sagas.engine.read.views import audit_view, step_status
-from sagas.errors import InvalidRequest, TypeChanged, listed
+from sagas.errors import InvalidRequest, TooLarge, TypeChanged, listed
+from sagas.operations import LARGEST_BODY
 from sagas.store.journal.entries import RESULTS, Entry
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ def run(
 
     Raises:
         InvalidRequest: the request does not fit its type.
+        TooLarge: the request or a signal has more than 256 KB of JSON, which the API refuses.
         ValueError: ``fail`` names an unknown step or undo, ``signals`` or ``at`` name an unknown wait, one of them
             names a child that was not started, or ``at`` or ``settle`` is a negative time.
         DefinitionError: ``create()`` raised, or ``saga_class`` is not a saga class.
@@ -168,7 +170,7 @@ def run(
     _check(definition, failing)
     _check_signals(definition, signalled, at or {})
     try:
-        data = encode(request, definition.request_type)
+        data = _sent(request, definition.request_type, "request")
         decode(data, definition.request_type)
     except InvalidRequest as error:
         raise InvalidRequest(f"request: {error}: {listed(error.problems)}", error.problems) from None
@@ -185,6 +187,16 @@ def run(
             for path in paths:
                 _check_position(process, saga_id, path, parameter)
         return _outcome(process, definition, saga_id)
+
+
+def _sent(value: object, declared: Any, what: str) -> Any:
+    """Return a value in JSON builtins, as the body of a call. One that the API refuses for its size is refused."""
+    data = encode(value, declared)
+    size = len(json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode())
+    if size > LARGEST_BODY:
+        limit = f"is {size:,} bytes of JSON; the API takes {LARGEST_BODY:,}"
+        raise TooLarge(f"{what}: {limit}: put the data into S3 and send an S3Object")
+    return data
 
 
 def _refuse_in_an_event_loop(definition: SagaDefinition) -> None:
@@ -239,7 +251,7 @@ def _check_signals(definition: SagaDefinition, signals: Mapping[str, object], at
             names = ", ".join(waits) or "none"
             raise ValueError(f'signals: {own.name} has no wait "{name}" for a signal; it has {names}')
         try:
-            encode(value, waits[name].signal_type)
+            _sent(value, waits[name].signal_type, f'signals: "{path}"')
         except InvalidRequest as error:
             raise TypeError(f'signals: "{path}": {error}: {listed(error.problems)}') from None
     for name, after in at.items():

@@ -15,8 +15,21 @@ from typing import Any, cast
 
 import pytest
 
-from sagas import Context, DefinitionError, InvalidRequest, PermanentError, Rejected, Retry, Saga, TimedOut, step
+from sagas import (
+    Context,
+    DefinitionError,
+    InvalidRequest,
+    PermanentError,
+    Rejected,
+    Retry,
+    Saga,
+    TimedOut,
+    step,
+    wait_for,
+)
 from sagas.core.text import epoch
+from sagas.errors import TooLarge
+from sagas.operations import LARGEST_BODY
 from sagas.testing import run
 from tests.support.sagas import ONCE, Fatal, Order, Reminded, Seat, Stubborn, Trip
 
@@ -216,6 +229,26 @@ def test_it_ends_as_its_policies_say(saga_class: Any, fail: Any, status: str, at
     assert actions(outcome.audit).count("StepFailed") == attempts
     assert outcome.error is not None
     assert outcome.error.step in fail
+
+
+class Essay(Saga[str]):
+    """Takes a text, and waits for another one."""
+
+    review = wait_for(str, timeout=timedelta(hours=1))
+
+    @step
+    def publish(self, request: str, review: str) -> int:
+        return len(request) + len(review)
+
+
+@pytest.mark.parametrize("letter", ["x", "ü"])
+def test_it_takes_what_the_api_takes(letter: str) -> None:
+    longest = letter * ((LARGEST_BODY - 2) // len(letter.encode()))  # without the quotes
+    assert run(Essay, longest, signals={"review": longest}).result == 2 * len(longest)
+    for request, review, path in ((longest + "x", "x", "request"), ("x", longest + "x", 'signals: "review"')):
+        with pytest.raises(TooLarge) as refused:
+            run(Essay, request, signals={"review": review})
+        assert str(refused.value).startswith(f"{path}: is {LARGEST_BODY + 1:,} bytes of JSON; the API takes")
 
 
 def test_a_result_of_another_type_fails_the_step() -> None:
