@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 _NEXT = {
     "PENDING": "Its first step has not started yet.",
     "COMPENSATING": "Its completed steps are being undone.",
-    "DEAD_LETTERED": "The saga waits for you. `sagas retry {type} {saga_id}` continues at the failed step. "
-    "`sagas compensate {type} {saga_id}` undoes the completed steps.",
-    "FAILED": "Nothing has been rolled back. `sagas compensate {type} {saga_id}` undoes the completed steps. "
+    "DEAD_LETTERED": "The saga waits for you. `sagas retry {type} {saga_id}` continues at the failed step. {undo}",
+    "FAILED": "Nothing has been rolled back. {undo} "
     "`sagas resolve {type} {saga_id} --reason ...` marks the saga as settled by hand.",
     "COMPENSATION_FAILED": "`sagas retry {type} {saga_id}` repeats the failed undos. "
     "`sagas resolve {type} {saga_id} --reason ... --step STEP` records a step that you undid by hand.",
@@ -78,7 +77,15 @@ def _next(saga: SagaView, now: float) -> str:
     action, ids = next_action(saga, now), {"type": saga["type"], "saga_id": saga["saga_id"]}
     if status in _STOPPED and action.do is Do.NOTHING and action.means:
         return action.means
-    return _NEXT[status].format(**ids)
+    return _NEXT[status].format(undo=_undo(saga), **ids)
+
+
+def _undo(saga: SagaView) -> str:
+    """Return the sentence about the command that undoes the saga."""
+    command, pivot = command_of(Do.COMPENSATE, saga["type"], saga["saga_id"]), saga.get("past_pivot")
+    if pivot:
+        return f"The saga is past its pivot {pivot}, so only `{command} --force --reason ...` undoes it."
+    return f"`{command}` undoes the completed steps."
 
 
 def _given_up(saga: SagaView, now: float) -> str:
