@@ -62,11 +62,11 @@ def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[s
         if parameter.source is StepSource.REQUEST:
             needed[parameter.name] = REQUEST_SEQ
         elif parameter.source is StepSource.RESULT:
-            if parameter.step not in results:
-                raise TypeChanged(f"this saga was started without the step {parameter.step!r}")
-            if not results[parameter.step] and not parameter.optional:
+            needed[parameter.name] = results.get(parameter.step, 0)
+            if not needed[parameter.name] and not parameter.optional:
+                if parameter.step not in results:
+                    raise TypeChanged(f"this saga was started without the step {parameter.step!r}")
                 raise TypeChanged(f"in this saga the step {parameter.step!r} has no result yet")
-            needed[parameter.name] = results[parameter.step]
     return needed
 
 
