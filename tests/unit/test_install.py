@@ -84,7 +84,7 @@ def test_what_is_pinned_installs_with_any_python_3_11() -> None:
 
 
 def test_the_local_extra_pins_what_the_emulator_pins() -> None:
-    """Otherwise pip downloads version after version of boto3 until one fits. The pin comes before the other requirement,
+    """Otherwise pip downloads version after version of boto3 until one fits. The pin comes before other requirements,
     because pip downloads the newest version that the first requirement allows."""
     emulator = [Requirement(line) for line in requires("ministack") or ()]
     botocore = next(requirement for requirement in emulator if requirement.name == "botocore")
