@@ -17,6 +17,7 @@ from rich.text import Text
 
 from sagas.cli.operate.supervising import StaleAfter, show_recovery
 from sagas.cli.output import count_of, fail, need, progress_line, say
+from sagas.cli.project.check import unlisted_text
 from sagas.cli.project.console import PORT, listening
 from sagas.cli.project.types import App, app_of_project
 from sagas.cli.target import Target
@@ -220,12 +221,15 @@ def _name_misfits() -> None:
     command = [sys.executable, "-c", "from sagas.cli.main import main; main()", "check", "--local", "--json"]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - the words are ours
     try:
-        changes: list[dict[str, Any]] = json.loads(checked.stdout)["changes"]
+        report: dict[str, Any] = json.loads(checked.stdout)
     except ValueError:
         return  # the code cannot be imported, and the deployment has already said so
+    missing, changes = report["unlisted"], report["changes"]
+    for name in missing:
+        say(f"Warning: {unlisted_text(name)}")
     stopped = dict[str, dict[tuple[str, str], int]]()
     for change in changes:
-        if change["incompatible"]:
+        if change["incompatible"] and change["saga"] not in missing:
             stopped.setdefault(change["saga"], {})[change["sagas"], change["place"]] = change["count"]
     for name, groups in stopped.items():
         count = sum(groups.values())
