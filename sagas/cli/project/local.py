@@ -79,7 +79,8 @@ def up(
     ] = None,
     no_console: Annotated[bool, typer.Option("--no-console", help="Do not serve the console")] = False,
 ) -> None:
-    """Synthesize the CDK app of this directory and run it on this machine until Ctrl-C."""
+    """Synthesize the CDK app of this directory and run it on this machine until Ctrl-C. If a detached stack
+    runs already, deploy the app into it."""
     if watch and (detach or endpoint is not None):
         raise typer.BadParameter("cannot be combined with --detach or --endpoint", param_hint="--watch")
     if endpoint is not None and (enforce_iam or allow_origin):
@@ -91,7 +92,7 @@ def up(
     need("the local stack", "local", "aws_cdk", *emulator)
     # Imported late: the CDK and boto3 take time to load, and no help text needs them.
     from sagas.local.errors import LocalStackError
-    from sagas.local.stack import Settings, Stopped, deploy_to_endpoint
+    from sagas.local.stack import Settings, Stopped, deploy_again, deploy_to_endpoint
     from sagas.local.stack import up as start_stack
 
     settings = Settings(
@@ -99,6 +100,7 @@ def up(
         app_of_project(Path("cdk.json")) if app_command is None else app_command,
         port,
         persist.resolve() if persist else None,
+        detach=detach,
         watch=watch,
         enforce_iam=enforce_iam,
         origins=tuple(allow_origin or ()),
@@ -109,11 +111,16 @@ def up(
             def begins(task: str) -> None:
                 line.update(Text(task))
 
-            if endpoint is not None:
-                description = deploy_to_endpoint(settings, endpoint, begins=begins)
+            running = (
+                deploy_again(settings, tell=say, begins=begins)
+                if endpoint is None
+                else deploy_to_endpoint(settings, endpoint, begins=begins)
+            )
+            if running is not None:
                 line.stop()
-                _show(description)
+                _show(running, enforce_iam=running.enforce_iam)
                 _run_seed(seed)
+                _name_misfits()
                 return
 
             def ready(description: Description) -> None:
@@ -126,7 +133,7 @@ def up(
                 if persist is not None:
                     _name_misfits()
 
-            start_stack(settings, ready, detach=detach, tell=say, begins=begins, renewed=_name_misfits)
+            start_stack(settings, ready, tell=say, begins=begins, renewed=_name_misfits)
     except LocalStackError as error:
         fail(str(error))
     except Stopped:
@@ -224,7 +231,7 @@ def _name_misfits() -> None:
         report: dict[str, Any] = json.loads(checked.stdout)
     except ValueError:
         return  # the code cannot be imported, and the deployment has already said so
-    missing, changes = report["unlisted"], report["changes"]
+    missing, changes = report.get("unlisted", ()), report.get("changes", ())
     for name in missing:
         say(f"Warning: {unlisted_text(name)}")
     stopped = dict[str, dict[tuple[str, str], int]]()
