@@ -137,6 +137,7 @@ def deploy_again(
     directory = synthesize(settings.app, files)
     description, _ = _deploy(clients, settings, directory, pid=running.pid, begins=begins)
     description.write(files.description)
+    _tell_of_queues(running, description, tell)
     _require_creatable(clients, description, settings, tell)
     return description
 
@@ -233,13 +234,25 @@ def _renew(
         if everything:
             tell(f"{names}: deploying the whole stack")
             directory = synthesize(settings.app, files)
+            previous = description
             description, stacks = _deploy(clients, settings, directory, pid=description.pid)
             description.write(files.description)
+            _tell_of_queues(previous, description, tell)
             live = LiveCode(clients, settings.project, files.root, stacks)
             tell(f"Deployed after {time.monotonic() - began:.1f} s.")
     except (LocalStackError, BotoCoreError, ClientError) as error:
         tell(f"{error}; the previous deployment keeps running")
     return description, live
+
+
+def _tell_of_queues(before: Description, after: Description, tell: Callable[[str], None]) -> None:
+    """Name the steps whose queues a deployment has deleted, with the messages in them."""
+    urls = {url for queues in after.queues.values() for url in queues.values()}
+    for saga, queues in before.queues.items():
+        steps = [step for step, url in queues.items() if url not in urls]
+        if steps:
+            late = "the supervisor sends messages that were in it again, minutes later"
+            tell(f"{saga}: the queue of {', '.join(steps)} was replaced or deleted; {late}")
 
 
 def _waits_for(names: str, description: Description | None) -> str:

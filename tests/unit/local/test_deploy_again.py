@@ -17,17 +17,21 @@ from sagas.local.stack import Settings, deploy_again
 
 RUNNING = Description("http://127.0.0.1:4566", "us-east-1", pid=os.getpid(), detached=True, enforce_iam=True)
 
+QUEUES = dict[str, dict[str, str]]()
+"""The queues after the deployment."""
+
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project whose emulator is this process. The synthesis and the deployment are stand-ins."""
+    QUEUES.clear()
     files = Files(tmp_path)
     files.root.mkdir()
     RUNNING.write(files.description)
 
     def deployed(_clients: Any, settings: Settings, *_: Any, pid: int | None, **_more: Any) -> Any:
         new = replace(RUNNING, pid=pid, detached=settings.detach, enforce_iam=settings.enforce_iam)
-        return replace(new, outputs={"app": settings.app}), []
+        return replace(new, outputs={"app": settings.app}, queues={**QUEUES}), []
 
     monkeypatch.setattr(stack, "_deploy", deployed)
 
@@ -43,6 +47,20 @@ def test_the_description_is_renewed_with_the_options_it_has(project: Path) -> No
     expected = replace(RUNNING, outputs={"app": "python -m app"})
     assert deploy_again(Settings(project, "python -m app")) == expected
     assert Description.read(Files(project).description) == expected
+
+
+def test_steps_whose_queue_is_gone_are_named(project: Path) -> None:
+    """A group's queue has the names of its first and last step."""
+    assert hold_lock(Files(project).lock)
+    before = replace(
+        RUNNING, queues={"trip": {"book": "old", "charge": "old", "ship": "kept"}, "loan": {"ask": "same"}}
+    )
+    before.write(Files(project).description)
+    QUEUES.update({"trip": {"book": "new", "bill": "new", "ship": "kept"}, "loan": {"ask": "same"}})
+    said = list[str]()
+    deploy_again(Settings(project, "app"), tell=said.append)
+    late = "the supervisor sends messages that were in it again, minutes later"
+    assert said == [f"trip: the queue of book, charge was replaced or deleted; {late}"]
 
 
 @pytest.mark.parametrize(
