@@ -32,6 +32,7 @@ from sagas.local.clock import CLOCK_READ_EVERY
 from sagas.local.emulator.iam import add_version_stages, check_scopes_of_signatures, check_signatures_of_root
 from sagas.local.emulator.move_tasks import add_move_tasks
 from sagas.local.emulator.prefork import Prefork
+from sagas.local.emulator.schedules import Schedules, follow
 from sagas.local.emulator.shipped import PRELUDE
 from sagas.local.files import hold_lock, still_running
 from sagas.loopback import Loopback
@@ -61,6 +62,8 @@ def main() -> int:
     _log_by(clock)
     add_move_tasks(_module("ministack.services.sqs"), _module("ministack.core.iam_actions"))
     _fill_in_schedules()
+    schedules = Schedules(_module("ministack.services.eventbridge"), _module("ministack.services.scheduler"))
+    follow(schedules, clock, Path(lock).with_name("schedules"))
     _read_streams_aside()
     app, evaluator = _module("ministack.app"), _module("ministack.core.iam_evaluator")
     check_signatures_of_root(app, evaluator)
