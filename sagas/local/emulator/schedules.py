@@ -78,7 +78,7 @@ class Schedules:
     def _due(self, kind: _Kind, key: Any, schedule: dict[str, Any]) -> float:
         expression: str = schedule.get("ScheduleExpression") or ""
         fired: dict[Any, float] = getattr(kind.module, kind.fired)
-        since = fired.get(key, float(schedule[kind.created]))
+        since = fired.get(key, self._created(kind, schedule))
         once = self._scheduler._at_time_epoch(expression)
         interval = self._eventbridge._parse_rate_seconds(expression)
         fields = self._eventbridge._parse_cron_fields(expression)
@@ -94,13 +94,18 @@ class Schedules:
         due = max(due, start or 0.0)
         return math.inf if end is not None and due > end else due
 
+    def _created(self, kind: _Kind, schedule: dict[str, Any]) -> float:
+        """Return when a schedule was created; now, if ministack does not know that of a stack's schedule."""
+        created = self._scheduler._to_epoch(schedule.setdefault(kind.created, self._eventbridge._now_ts()))
+        return math.inf if created is None else created
+
     def _fire(self, kind: _Kind, now: float) -> None:
         """Have ministack fire those that are due at ``now``. It sees the others as fired at that time."""
         own = dict(self._own(kind))
         fired: dict[Any, float] = getattr(kind.module, kind.fired)
         for key, schedule in own.items():
             if self._scheduler._at_time_epoch(schedule.get("ScheduleExpression") or "") is None:
-                fired.setdefault(key, schedule[kind.created])
+                fired.setdefault(key, self._created(kind, schedule))
         others = {key: fired.get(key) for key in getattr(kind.module, kind.schedules)._data if key not in own}
         fired.update(dict.fromkeys(others, now))
         kind.module.time = _At(now)

@@ -84,6 +84,19 @@ def test_the_supervisors_rule_keeps_the_time_of_the_machine(fired: Fired) -> Non
     assert never not in eventbridge._rule_last_fired
 
 
+def test_one_whose_creation_is_unknown_begins_now(fired: Fired) -> None:
+    """Those of CloudFormation."""
+    schedule("known", "rate(1 day)", CreationDate="2026-11-27T09:30:05Z")
+    schedule("unknown", "rate(1 day)")
+    del scheduler._schedules._data["000000000000", "us-east-1", "unknown"]["CreationDate"]
+    schedules = Schedules(eventbridge, scheduler)
+    schedules.next_due()
+    schedules.fire(BEGAN + DAY)
+    assert fired == [("known", "2026-11-28T09:30:05")]
+    schedules.fire(time.time() + DAY)
+    assert "unknown" in dict(fired)
+
+
 def test_a_schedule_has_a_first_and_a_last_day(fired: Fired) -> None:
     schedule("month", "cron(0 2 * * ? *)", StartDate=BEGAN + 2 * DAY, EndDate=BEGAN + 4 * DAY)
     schedule("off", "rate(1 hour)", State="DISABLED")
