@@ -143,7 +143,8 @@ def run(
         saga_id: the saga's id.
         signals: the value to send to each wait, by the wait's name. For a child, prefix the name as in ``fail``. A wait
             without a signal times out. Time is skipped, so a wait of a year takes no time.
-        at: the time from the beginning of a wait to its signal. Default: none.
+        at: the time from the beginning of a wait to its signal. Default: none. With a negative time, the signal comes
+            before its wait: when the saga starts.
         settle: how long the saga waits for a release if a stored value does not fit its type, as ``settle=`` of
             ``SagaService``.
 
@@ -151,7 +152,7 @@ def run(
         InvalidRequest: the request does not fit its type.
         TooLarge: the request or a signal has more than 256 KB of JSON, which the API refuses.
         ValueError: ``fail`` names an unknown step or undo, ``signals`` or ``at`` name an unknown wait, one of them
-            names a child that was not started, or ``at`` or ``settle`` is a negative time.
+            names a child that was not started, or ``settle`` is a negative time.
         DefinitionError: ``create()`` raised, or ``saga_class`` is not a saga class.
         RuntimeError: an event loop runs already, and the saga has coroutines.
         TypeError: ``fail`` has something other than exceptions, a signal does not fit its wait's type, ``at`` has
@@ -259,8 +260,6 @@ def _check_signals(definition: SagaDefinition, signals: Mapping[str, object], at
             raise ValueError(f'at: signals has no "{name}"')
         if not isinstance(cast("object", after), timedelta):
             raise TypeError(f'at: "{name}" must be a timedelta since its wait began, not {after!r}')
-        if after < timedelta():
-            raise ValueError(f'at: "{name}" must be after its wait began, not {-after} before')
 
 
 def _check_position(process: InProcessRun, saga_id: str, path: str, parameter: str) -> None:

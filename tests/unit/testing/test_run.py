@@ -19,6 +19,7 @@ from sagas import (
     Context,
     DefinitionError,
     InvalidRequest,
+    NotYet,
     PermanentError,
     Rejected,
     Retry,
@@ -464,3 +465,18 @@ def test_a_result_may_be_larger_than_an_item_of_dynamodb() -> None:
             return len(make)
 
     assert run(Large, Order("x")).result == 500_000
+
+
+class Printing(Saga[str]):
+    """Polls for four seconds."""
+
+    @step(poll_timeout=timedelta(seconds=4))
+    def label(self, request: str) -> str:
+        raise NotYet(1, request)
+
+
+@pytest.mark.parametrize(("message", "text"), [("", "not yet after 4 s"), ("queued", "not yet after 4 s: queued")])
+def test_a_poll_that_ran_out_says_so(message: str, text: str) -> None:
+    error = run(Printing, message).error
+    assert error is not None
+    assert (error.type, error.message) == ("NotYet", text)
