@@ -6,7 +6,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from sagas.authoring.codec import decode, encode
 from sagas.authoring.definition.definition import SagaDefinition, definition_of
+from sagas.authoring.policies import Exhausted
 from sagas.authoring.saga import ReqT, Saga
 from sagas.authoring.steps import Member, Step
 from sagas.authoring.waits import Wait
+from sagas.core.states import StepStatus
 from sagas.engine.read.views import audit_view, step_status
 from sagas.errors import InvalidRequest, TooLarge, TypeChanged, listed
 from sagas.operations import LARGEST_BODY
@@ -47,7 +49,9 @@ class AttributeDict(dict[str, Any]):
 
 class Results(dict[str, Any]):
     """The results of steps by their names. If you index by the step itself (``results[Trip.book]``), the value is
-    typed."""
+    typed; it is ``None`` for a step whose result the saga continued without."""
+
+    continued: Collection[str] = ()
 
     if TYPE_CHECKING:
 
@@ -65,7 +69,8 @@ class Results(dict[str, Any]):
             if not isinstance(key, Member):
                 raise KeyError(key)
             options = getattr(key, "options", None)
-            return self[getattr(options, "result", None) or key.name]
+            name = getattr(options, "result", None) or key.name
+            return None if name in self.continued else self[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,13 +288,20 @@ def _outcome(process: InProcessRun, definition: SagaDefinition, saga_id: str) ->
     state, entries = process.stored(saga_id), process.entries(saga_id)
     error, result = entries.get(state.error_seq), definition.step(state.result_step.name).result
     seqs = {step.name: step.result_seq for step in state.steps if step.result_seq}
+    results = Results(
+        (step.result, _stored(definition, step.name, entries[seqs[step.name]]))
+        for step in definition.steps
+        if step.name in seqs
+    )
+    failed = {step.name for step in state.steps if step.status is StepStatus.FAILED}
+    results.continued = [
+        step.result
+        for step in definition.steps
+        if step.name in failed and Exhausted.CONTINUE in (step.on_exhausted, step.on_timeout)
+    ]
     outcome = Outcome(
         status=state.status.value,
-        results=Results(
-            (step.result, _stored(definition, step.name, entries[seqs[step.name]]))
-            for step in definition.steps
-            if step.name in seqs
-        ),
+        results=results,
         error=None if error is None else AttributeDict(step=error.step, **error.details["error"]),
         audit=[AttributeDict(audit_view(entry)) for entry in entries.values()],
         steps={step.name: step_status(state, index).value for index, step in enumerate(state.steps)},

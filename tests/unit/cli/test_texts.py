@@ -32,6 +32,12 @@ def test_past_its_pivot_no_command_is_advised_that_the_api_refuses(status: str, 
     assert not re.search(r"`sagas (cancel|compensate)(?![^`]* --force --reason)", text)
 
 
+def test_a_first_step_that_does_not_begin_may_not_load() -> None:
+    assert told("PENDING", created_at="2026-11-21T09:48:50.000Z") == ["Its first step has not started yet."]
+    (text,) = told("PENDING", created_at="2026-11-21T09:47:50.000Z")
+    assert "`sagas doctor`" in text
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [

@@ -60,6 +60,14 @@ class Nightly(Saga[None], name="nightly"):
     def report(self) -> None: ...
 
 
+def test_a_request_that_does_not_fit_is_named_with_its_path(api: StubApi, client: SagaClient) -> None:
+    order = Order("ten")  # pyright: ignore[reportArgumentType] - the mistake
+    with pytest.raises(InvalidRequest, match=r": \$\.amount is str, expected ") as refused:
+        client.start(Pay, order)
+    assert [problem.path for problem in refused.value.problems] == ["$.amount"]
+    assert api.asked == []
+
+
 class TestARequestOfNone:
     """Of a saga that has no request. The body is JSON's null, not empty."""
 

@@ -137,3 +137,10 @@ def test_a_step_that_is_tried_no_more_has_failed() -> None:
     assert outcome.error is not None
     assert (outcome.status, outcome.error.type) == ("COMPENSATED", "SagaTimedOut")
     assert outcome.steps == {"end": "FAILED"}, "as the API shows it"
+
+
+def test_a_result_that_the_saga_continued_without_is_none() -> None:
+    outcome = run(Lenient, 9, signals={"second": Word("ada")})
+    assert outcome.results[Lenient.first] is None
+    with pytest.raises(KeyError):
+        _ = run(Lenient, 9).results[Lenient.second]  # the saga was undone
