@@ -22,6 +22,8 @@ _TYPE = "type"
 """The path parameter for the saga type."""
 
 
+LARGEST_BODY = 256 * 1024
+"""The maximum size of a call's body in bytes."""
 _WHY = "Reason, for the audit trail"
 
 

@@ -215,6 +215,12 @@ def is_optional(annotation: Any) -> bool:
     )
 
 
+def names_none(annotation: Any) -> bool:
+    """Whether an annotation says ``None``, as ``int | None`` does. ``Any`` only allows it."""
+    annotation = bare(annotation)
+    return annotation is type(None) or (is_union(annotation) and any(map(names_none, get_args(annotation))))
+
+
 def _holds_class(annotation: Any, produced: Any) -> bool:
     expected, actual = get_origin(annotation) or annotation, get_origin(produced) or produced
     if not isinstance(expected, type) or not isinstance(actual, type):

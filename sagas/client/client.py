@@ -16,7 +16,7 @@ from sagas.client.read.logs import LogCalls
 from sagas.client.transport import Transport, pages
 from sagas.client.waiting import Waiting
 from sagas.core.ids import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
-from sagas.errors import Conflict, InvalidRequest, Problem
+from sagas.errors import Conflict, InvalidRequest, Problem, listed
 from sagas.operations import ATTENTION, AUDIT, LIST, LOOK_UP, SHOW, START, VERIFY
 
 if TYPE_CHECKING:
@@ -169,7 +169,10 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         from sagas.authoring.definition.definition import definition_of
 
         definition = definition_of(saga)
-        body = encode(request, definition.request_type)
+        try:
+            body = encode(request, definition.request_type)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{error}: {listed(error.problems)}", error.problems) from None
         return self._transport.ask(START, definition.name, body=body, headers=headers)
 
     def rerun(self, type: str, saga_id: str, key: str | None = None) -> SagaView:

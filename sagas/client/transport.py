@@ -16,6 +16,7 @@ from botocore import exceptions as aws
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.httpsession import URLLib3Session
+from msgspec import UNSET
 
 from sagas.client.answers import ambiguous, error_of, json_of
 from sagas.client.endpoints import ServiceEndpoints
@@ -61,16 +62,15 @@ class Transport:
         operation: Operation,
         *parameters: str,
         query: Mapping[str, object] | None = None,
-        body: object = None,
+        body: object = UNSET,
         headers: Mapping[str, str] | None = None,
-        null: bool = False,
     ) -> Any:
-        """Call an operation with the parameters of its path, in order. Return the body of its answer. With ``null``, a
-        body of ``None`` is sent as JSON's null."""
+        """Call an operation with the parameters of its path, in order. Return the body of its answer. A ``body``
+        of ``None`` is JSON's null."""
         method, path = operation.method, operation.path_for(parameters)
         values = {name: str(value) for name, value in (query or {}).items() if value is not None}
         url = self.url + path + ("?" + urlencode(values, quote_via=quote) if values else "")
-        data = b"" if body is None and not null else _encoded(body)
+        data = b"" if body is UNSET else _encoded(body)
         extra = {"Content-Type": "application/json"} if data else {}
         tag, cached = self._cache.get(url, ("", b"")) if method == "GET" else ("", b"")
         extra |= {"If-None-Match": tag} if tag else {}

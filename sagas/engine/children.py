@@ -33,7 +33,7 @@ from sagas.engine.committer import EntryContext
 from sagas.engine.joining import BLOCK
 from sagas.engine.ports import MessageSender, WorkSender
 from sagas.engine.start.children import PARENT, ChildCreator
-from sagas.errors import ChildrenFailed, Denied, TypeChanged, Unavailable, WrongResult
+from sagas.errors import ChildrenFailed, Denied, NewerFormat, TypeChanged, Unavailable, WrongResult
 from sagas.messaging.message import Message
 from sagas.messaging.work import NOW, ChildrenToStart, SagasToAdvance, Work
 from sagas.paths import EACH
@@ -251,7 +251,7 @@ class Children(Struct, frozen=True):
         own = self.advancer.plan(state).steps[state.cursor].forward
         continues = isinstance(own, ForwardPlan) and own.on_timeout == "CONTINUE"
         tolerated = len(failed) <= step.fan_out.tolerate or continues
-        failure = None if tolerated else ev.Failure(ChildrenFailed.__name__, _failures(step, failed, outcomes))
+        failure = None if tolerated else self._failure(state, step, failed, outcomes)
         context = _SUPERVISOR
         if failure is None:
             ids = {
@@ -263,6 +263,35 @@ class Children(Struct, frozen=True):
             except (TypeChanged, WrongResult) as error:
                 failure = ev.Failure(type(error).__name__, str(error))
         return self._seen(state, ev.ChildrenEnded(state.cursor, len(done), len(failed), failure), context)
+
+    def _failure(
+        self, state: SagaState, step: StepState, failed: Sequence[int], outcomes: Mapping[int, ChildOutcome]
+    ) -> ev.Failure:
+        """Return the failure, whose text lists failed children, the end of each and the type of its error. Its message
+        is in the child: the parent does not know what the child hides."""
+        ended = [position for position in failed if position in outcomes and outcomes[position].how != NEVER]
+        ended.sort(key=lambda position: (not outcomes[position].seq, position))  # failed before cancelled children
+        named = {
+            position: child_id(state.saga_id, step.name, position, outcomes[position].round)
+            for position in ended[:_NAMED]
+        }
+        seqs = ((saga_id, outcomes[position].seq) for position, saga_id in named.items())
+        errors = dict[str, dict[int, Entry]]()
+        with suppress(NewerFormat):  # the types are only for people
+            errors = self.advancer.services.journal.entries_of((saga_id, seq) for saga_id, seq in seqs if seq)
+        texts = list[str]()
+        for position, saga_id in named.items():
+            outcome, end = outcomes[position], "failed, and so did its undo"
+            if outcome.how == UNDONE:
+                end = "failed and was undone" if outcome.seq else "was cancelled"
+            elif outcome.how == FAILED:
+                end = "failed"
+            entry = errors.get(saga_id, {}).get(outcome.seq)
+            error = entry.details.get("error") if entry is not None else None
+            texts.append(f"{step.name}[{position}] {end}" + (f" ({error['type']})" if error else ""))
+        more = f" and {len(ended) - _NAMED} more" if len(ended) > _NAMED else ""
+        counts = f"{len(failed)} of {step.fan_out.children} children did not complete"
+        return ev.Failure(ChildrenFailed.__name__, f"{counts}: {', '.join(texts)}{more}")
 
     def _joined_results(self, state: SagaState, step: StepState, ids: Mapping[str, int]) -> EntryContext:
         """Return the entry's payload: a JSON list of the children's results, with null for a child without a result.
@@ -465,19 +494,3 @@ def _undone_already(child: SagaState | None, number: int) -> str:
     if child.status is SagaStatus.COMPENSATION_FAILED and (tried or (number == 1 and child.order is None)):
         return STUCK
     return UNDONE if child.ended and child.status not in (*_STANDING, SagaStatus.COMPENSATION_FAILED) else ""
-
-
-def _failures(step: StepState, failed: Sequence[int], outcomes: dict[int, ChildOutcome]) -> str:
-    """Return the error text, which lists the failed children and the end of each."""
-    ended = [position for position in failed if position in outcomes and outcomes[position].how != NEVER]
-    ended.sort(key=lambda position: (not outcomes[position].seq, position))  # failed before cancelled children
-    listed = list[str]()
-    for position in ended[:_NAMED]:
-        outcome, end = outcomes[position], "failed, and so did its undo"
-        if outcome.how == UNDONE:
-            end = "failed and was undone" if outcome.seq else "was cancelled"
-        elif outcome.how == FAILED:
-            end = "failed"
-        listed.append(f"{step.name}[{position}] {end}")
-    more = f" and {len(ended) - _NAMED} more" if len(ended) > _NAMED else ""
-    return f"{len(failed)} of {step.fan_out.children} children did not complete: {', '.join(listed)}{more}"

@@ -22,7 +22,7 @@ from sagas.engine.ports import CommitObserver
 from sagas.errors import TypeChanged, Unavailable
 from sagas.store.connection import Changed, Contended, Fenced, FlagWon, Refused
 from sagas.store.control.control import ControlItems
-from sagas.store.journal.entries import RESULTS, Entry, chained, details_of, fact_of, hiding
+from sagas.store.journal.entries import RESULTS, WORKER, Entry, chained, details_of, fact_of, hiding
 from sagas.store.journal.journal import Journal
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class EntryContext(Struct, frozen=True):
 
     payload: str | None = None
     details: dict[str, Any] = field(default_factory=dict[str, Any])
-    actor: str = "worker"
+    actor: str = WORKER
     trace_id: str = ""
     message: DeadMessage | None = None
     onward: Callable[[SagaState, Send], Lease | None] | None = None

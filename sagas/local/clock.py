@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -25,6 +27,8 @@ _PAST = 0.05
 """A hop ends this many seconds after that moment, so the work is certainly due."""
 _SETTLED_WITHIN = 20.0
 """Due work has this many seconds to run before time moves on."""
+_FIRED_WITHIN = 5.0
+"""The emulator has this many seconds to fire the schedules that are due."""
 _POLL = 0.05
 _QUIET = 2
 """This many polls in a row must find nothing running: a message is received shortly before it counts as in flight."""
@@ -39,7 +43,9 @@ class StackClock:
         if description.pid is None:
             problem = "time can be skipped only in the emulator that `sagas local up` starts itself"
             raise LocalStackError(f"{problem}; this stack is at {description.endpoint_url}")
-        self._description, self._file = description, files.clock.resolve()
+        self._description = description
+        self._file = files.clock.resolve()
+        self._schedules = files.schedules
         clients = Clients(description.endpoint_url, description.region)
         self._dynamodb, self._sqs = clients.client("dynamodb"), clients.client("sqs")
         self._lambda = clients.client("lambda")
@@ -65,7 +71,7 @@ class StackClock:
                 draft = self._file.with_suffix(".draft")
                 draft.write_text(f"{self.ahead + hop:.3f}\n")
                 draft.replace(self._file)
-                time.sleep(2 * CLOCK_READ_EVERY)
+                self._wait_for_schedules()
                 remaining -= hop
                 report = self._supervise("recover")
                 # Counts are added, and lists of ids are joined.
@@ -77,23 +83,39 @@ class StackClock:
         return totals
 
     def _next_due(self) -> float:
-        """Return the next moment at which the supervisor must handle a saga; infinite if there is none."""
+        """Return the next moment at which the supervisor must handle a saga or a schedule fires; infinite if there is
+        none."""
         scan = {"TableName": self._description.tables["sagas"], "ProjectionExpression": "due", "ConsistentRead": True}
         pages = self._dynamodb.get_paginator("scan").paginate(**scan)
         now = self.now()
         moments = (epoch(item["due"]["S"]) for page in pages for item in page["Items"] if "due" in item)
-        return min((moment for moment in moments if moment > now), default=float("inf"))
+        _, schedule = self._schedules_seen()
+        return min((moment for moment in (*moments, schedule) if moment > now), default=math.inf)
+
+    def _schedules_seen(self) -> tuple[float, float]:
+        """Return how far the clock was ahead when the emulator last fired schedules, and when the next one is due."""
+        with suppress(OSError, ValueError):
+            ahead, due = map(float, self._schedules.read_text().split())
+            return ahead, due
+        return 0.0, math.inf
+
+    def _wait_for_schedules(self) -> None:
+        """Wait until the emulator has seen the clock and fired the schedules that are due."""
+        time.sleep(2 * CLOCK_READ_EVERY)
+        end = time.monotonic() + _FIRED_WITHIN
+        while self._schedules_seen()[0] < self.ahead and time.monotonic() < end:
+            time.sleep(CLOCK_READ_EVERY)
 
     def _settle(self) -> None:
         """Wait until no message is waiting or in flight, but at most 20 seconds, because a step can hang."""
         description = self._description
         queues = {url for steps in description.queues.values() for url in steps.values()}
+        queues |= {*description.work_queues.values(), description.command_queue} - {""}
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         end, quiet = time.monotonic() + _SETTLED_WITHIN, 0
         while quiet < _QUIET and time.monotonic() < end:
             attributes = (
-                self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
-                for url in (*queues, *description.work_queues.values())
+                self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"] for url in queues
             )
             quiet = 0 if any(int(queue[name]) for queue in attributes for name in names) else quiet + 1
             time.sleep(_POLL)

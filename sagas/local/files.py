@@ -21,6 +21,7 @@ class Files:
         self.assembly = self.root / "cdk.out"
         self.scratch = self.root / "tmp"
         self.clock = self.root / "clock"
+        self.schedules = self.root / "schedules"
 
     def running_pid(self) -> int | None:
         """Return the process id of this project's running emulator, or None. A running emulator holds a lock that ends

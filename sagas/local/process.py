@@ -53,6 +53,7 @@ class Emulator:
         self.endpoint_url = f"http://127.0.0.1:{port}"
         files.scratch.mkdir(parents=True, exist_ok=True)
         files.clock.unlink(missing_ok=True)
+        files.schedules.unlink(missing_ok=True)
         if persist is not None:
             # The clock may have been ahead when the state was stored, and must not go back.
             files.clock.symlink_to(persist.resolve() / "clock")

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, cast
@@ -38,6 +38,7 @@ class Settings:
     app: str
     port: int | None = None
     persist: Path | None = None
+    detach: bool = False
     watch: bool = False
     enforce_iam: bool = False
     origins: tuple[str, ...] = ()
@@ -51,7 +52,6 @@ def up(
     settings: Settings,
     ready: Callable[[Description], None],
     *,
-    detach: bool = False,
     tell: Callable[[str], None] = _nothing,
     begins: Callable[[str], None] = _nothing,
     renewed: Callable[[], None] = lambda: None,
@@ -67,7 +67,7 @@ def up(
             files,
             port,
             persist=settings.persist,
-            attached=not detach,
+            attached=not settings.detach,
             enforce_iam=settings.enforce_iam,
             origins=settings.origins,
         )
@@ -89,14 +89,14 @@ def up(
                 # If the emulator has died, that is the cause, so report it.
                 emulator.check_alive()
                 raise
-            stays = detach  # even if printing the description fails
+            stays = settings.detach  # even if printing the description fails
             ready(description)
             if settings.watch:
                 live = LiveCode(clients, settings.project, files.root, stacks)
                 for changed in changes(settings.project, before, emulator.is_running):
                     description, live = _renew(clients, settings, files, description, live, changed, tell)
                     renewed()
-            elif not detach:
+            elif not settings.detach:
                 emulator.wait()
         except Stopped:
             stays = False
@@ -106,6 +106,40 @@ def up(
                     emulator.stop(lambda names: tell(_waits_for(names, description)))
                 finally:
                     files.description.unlink(missing_ok=True)
+
+
+def deploy_again(
+    settings: Settings, *, tell: Callable[[str], None] = _nothing, begins: Callable[[str], None] = _nothing
+) -> Description | None:
+    """Deploy the app into the project's detached stack, in which sagas and their state stay. Return ``None`` if none is
+    running. If the deployment fails, the previous one keeps running."""
+    files = Files(settings.project)
+    if files.running_pid() is None or not files.description.exists():
+        return None
+    running = Description.read(files.description)
+    if not running.detached:
+        return None
+    fixed = {
+        "--port": settings.port is not None,
+        "--persist": settings.persist is not None,
+        "--watch": settings.watch,
+        "--enforce-iam": settings.enforce_iam and not running.enforce_iam,
+        "--allow-origin": bool(settings.origins),
+    }
+    for option in (option for option, given in fixed.items() if given):
+        problem = (
+            f"a local stack is already running for this project (process {running.pid}), so {option} has no effect"
+        )
+        raise LocalStackError(f"{problem}; leave it out to deploy into the stack, or stop it with `sagas local down`")
+    clients = Clients(running.endpoint_url, running.region)
+    settings = replace(settings, detach=True, enforce_iam=running.enforce_iam)
+    begins(f"Synthesizing: {settings.app}")
+    directory = synthesize(settings.app, files)
+    description, _ = _deploy(clients, settings, directory, pid=running.pid, begins=begins)
+    description.write(files.description)
+    _tell_of_queues(running, description, tell)
+    _require_creatable(clients, description, settings, tell)
+    return description
 
 
 def deploy_to_endpoint(
@@ -158,7 +192,8 @@ def _deploy(
     for stack in read_assembly(directory, account, clients.region):
         begins(f"Deploying {stack.name}")
         stacks.append((stack, deployer.deploy(stack)))
-    return describe(clients, (deployed for _, deployed in stacks), pid), stacks
+    description = describe(clients, (deployed for _, deployed in stacks), pid)
+    return replace(description, detached=settings.detach, enforce_iam=settings.enforce_iam), stacks
 
 
 def _require_creatable(
@@ -199,13 +234,25 @@ def _renew(
         if everything:
             tell(f"{names}: deploying the whole stack")
             directory = synthesize(settings.app, files)
+            previous = description
             description, stacks = _deploy(clients, settings, directory, pid=description.pid)
             description.write(files.description)
+            _tell_of_queues(previous, description, tell)
             live = LiveCode(clients, settings.project, files.root, stacks)
             tell(f"Deployed after {time.monotonic() - began:.1f} s.")
     except (LocalStackError, BotoCoreError, ClientError) as error:
         tell(f"{error}; the previous deployment keeps running")
     return description, live
+
+
+def _tell_of_queues(before: Description, after: Description, tell: Callable[[str], None]) -> None:
+    """Name the steps whose queues a deployment has deleted, with the messages in them."""
+    urls = {url for queues in after.queues.values() for url in queues.values()}
+    for saga, queues in before.queues.items():
+        steps = [step for step, url in queues.items() if url not in urls]
+        if steps:
+            late = "the supervisor sends messages that were in it again, minutes later"
+            tell(f"{saga}: the queue of {', '.join(steps)} was replaced or deleted; {late}")
 
 
 def _waits_for(names: str, description: Description | None) -> str:

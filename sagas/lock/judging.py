@@ -148,18 +148,20 @@ class _Judging:
                 continue
             for parameter in now.parameters if self._will_run(index) else ():
                 source = parameter.step
-                later = source in names and (parameter.optional or names.index(source) < index)
-                if source is not None and not later:
+                earlier = source in names[:index] or parameter.optional
+                if source is not None and not earlier:
                     effect = "would be dead-lettered there (TypeChanged)"
-                    todo = f"Take the result of {source!r} in a new step"
+                    todo = f"Take the result of {source!r} in a new step, or annotate it `... | None`"
                     yield Finding(_step(now.name), f"it takes the result of {_step(source)}", effect, todo)
             undo = now.undo.parameters if now.undo is not None and self._may_undo(index, now) else ()
             for parameter in undo:
                 source = parameter.step
-                if source is not None and source not in names[: index + 1]:
+                earlier = source in names[: index + 1] or parameter.optional
+                if source is not None and not earlier:
                     effect = "would end COMPENSATION_FAILED when undone (TypeChanged)"
-                    where, what = f"the undo of {_step(now.name)}", f"it takes the result of {_step(source)}"
-                    yield Finding(where, what, effect, "Take only the result of its own step in the undo")
+                    todo = "Take only the result of its own step in the undo, or annotate the other `... | None`"
+                    where = f"the undo of {_step(now.name)}"
+                    yield Finding(where, f"it takes the result of {_step(source)}", effect, todo)
 
     def values(self) -> Iterator[Finding]:
         """Yield the stored values that the code which takes them cannot read."""

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition
 from sagas.core.commands import FailDelivery, Postpone, StallNoticed
-from sagas.core.rules import in_wait, next_fact, owed_by_time
-from sagas.core.states import SagaState, SagaStatus
+from sagas.core.rules import forward, in_wait, next_fact, owed_by_time
+from sagas.core.states import SagaState, SagaStatus, StepStatus
 from sagas.engine.advance import Advancer
 from sagas.engine.attempt.attempt import Attempt, AttemptServices, Invocation
 from sagas.engine.attempt.context import StepContext
@@ -260,12 +260,16 @@ class InProcessRun:
     def _awaited(self, state: SagaState) -> Iterator[tuple[float, int, Callable[[], bool]]]:
         """Yield the events that a saga waits for, each with its time, its priority, and the function that processes
         it."""
-        step = state.current
+        step, path = state.current, self.path(state.saga_id)
+        for index, later in enumerate(state.steps):
+            early = later.status is StepStatus.PENDING and self._at.get(path + later.name, timedelta()) < timedelta()
+            if early and forward(state) and not later.signalled and not state.cancel.at:
+                yield state.created_at, 0, partial(self._signal, state.saga_id, index)
         if state.status is SagaStatus.WAITING and step is not None and not state.joins:
             yield state.not_before, 2, partial(self._look, state.saga_id)
-            if in_wait(state) and self.path(state.saga_id) + step.name in self._signals and not step.signalled:
-                after = self._at.get(self.path(state.saga_id) + step.name, timedelta())
-                yield state.updated_at + after.total_seconds(), 0, partial(self._signal, state.saga_id)
+            if in_wait(state) and path + step.name in self._signals and not step.signalled:
+                after = self._at.get(path + step.name, timedelta())
+                yield state.updated_at + after.total_seconds(), 0, partial(self._signal, state.saga_id, state.cursor)
         dead_lettered = state.status is SagaStatus.DEAD_LETTERED and state.saga_id == self.saga_id
         if state.ends_at and not dead_lettered:  # a dead-lettered saga waits for an operator
             yield state.ends_at, 3, partial(self._look, state.saga_id)
@@ -289,15 +293,15 @@ class InProcessRun:
         self._advancer.advance(state, StallNoticed(self._advancer.lease()), EntryContext(actor="supervisor"))
         return True
 
-    def _signal(self, saga_id: str) -> bool:
+    def _signal(self, saga_id: str, index: int) -> bool:
         state = self.stored(saga_id)
-        step, definition = state.steps[state.cursor], self._advancer.registry.get(state.saga).definition
+        step, definition = state.steps[index], self._advancer.registry.get(state.saga).definition
         data = encode(self._signals[self.path(saga_id) + step.name], definition.step(step.name).signal_type)
         payload = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
         hidden = definition.redaction.hidden.get(step.name, ())
         signal = SentSignal(payload, content_hash(data), "test", self._clock.now(), hidden)
-        self._store.inbox.accept(state, state.cursor, signal, definition.stale_after.total_seconds())
-        return self._look(saga_id)
+        self._store.inbox.accept(state, index, signal, definition.stale_after.total_seconds())
+        return self._look(saga_id) if state.status is SagaStatus.WAITING and index == state.cursor else True
 
     def _start(self, saga_type: SagaType, request: Any) -> None:
         blueprint = self._blueprints.name(saga_type.definition)

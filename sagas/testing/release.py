@@ -35,5 +35,8 @@ def assert_fits_release(
         path, found = in_flight, changes_in_flight(read_in_flight(Path(in_flight)), definitions)
     breaking = [change for change in found if change.breaks]
     if breaking:
-        advice = dict.fromkeys(f"{change.todo}." for change in breaking)
+        advice = [*dict.fromkeys(f"{change.todo}." for change in breaking)]
+        missing = {change.saga for change in breaking} - {definition.name for definition in definitions}
+        if missing:
+            advice.append(f"Pass all saga types of the service to the assertion, also {', '.join(sorted(missing))}.")
         raise AssertionError("\n".join([f"sagas in flight would stop ({path}):", *map(str, breaking), *advice]))

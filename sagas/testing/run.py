@@ -6,7 +6,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from sagas.authoring.codec import decode, encode
 from sagas.authoring.definition.definition import SagaDefinition, definition_of
+from sagas.authoring.policies import Exhausted
 from sagas.authoring.saga import ReqT, Saga
 from sagas.authoring.steps import Member, Step
 from sagas.authoring.waits import Wait
+from sagas.core.states import StepStatus
 from sagas.engine.read.views import audit_view, step_status
-from sagas.errors import InvalidRequest, TypeChanged, listed
+from sagas.errors import InvalidRequest, TooLarge, TypeChanged, listed
+from sagas.operations import LARGEST_BODY
 from sagas.store.journal.entries import RESULTS, Entry
 
 if TYPE_CHECKING:
@@ -46,7 +49,9 @@ class AttributeDict(dict[str, Any]):
 
 class Results(dict[str, Any]):
     """The results of steps by their names. If you index by the step itself (``results[Trip.book]``), the value is
-    typed."""
+    typed; it is ``None`` for a step whose result the saga continued without."""
+
+    continued: Collection[str] = ()
 
     if TYPE_CHECKING:
 
@@ -64,7 +69,8 @@ class Results(dict[str, Any]):
             if not isinstance(key, Member):
                 raise KeyError(key)
             options = getattr(key, "options", None)
-            return self[getattr(options, "result", None) or key.name]
+            name = getattr(options, "result", None) or key.name
+            return None if name in self.continued else self[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +148,16 @@ def run(
         saga_id: the saga's id.
         signals: the value to send to each wait, by the wait's name. For a child, prefix the name as in ``fail``. A wait
             without a signal times out. Time is skipped, so a wait of a year takes no time.
-        at: the time from the beginning of a wait to its signal. Default: none.
+        at: the time from the beginning of a wait to its signal. Default: none. With a negative time, the signal comes
+            before its wait: when the saga starts.
         settle: how long the saga waits for a release if a stored value does not fit its type, as ``settle=`` of
             ``SagaService``.
 
     Raises:
         InvalidRequest: the request does not fit its type.
+        TooLarge: the request or a signal has more than 256 KB of JSON, which the API refuses.
         ValueError: ``fail`` names an unknown step or undo, ``signals`` or ``at`` name an unknown wait, one of them
-            names a child that was not started, or ``at`` or ``settle`` is a negative time.
+            names a child that was not started, or ``settle`` is a negative time.
         DefinitionError: ``create()`` raised, or ``saga_class`` is not a saga class.
         RuntimeError: an event loop runs already, and the saga has coroutines.
         TypeError: ``fail`` has something other than exceptions, a signal does not fit its wait's type, ``at`` has
@@ -168,7 +176,7 @@ def run(
     _check(definition, failing)
     _check_signals(definition, signalled, at or {})
     try:
-        data = encode(request, definition.request_type)
+        data = _sent(request, definition.request_type, "request")
         decode(data, definition.request_type)
     except InvalidRequest as error:
         raise InvalidRequest(f"request: {error}: {listed(error.problems)}", error.problems) from None
@@ -185,6 +193,16 @@ def run(
             for path in paths:
                 _check_position(process, saga_id, path, parameter)
         return _outcome(process, definition, saga_id)
+
+
+def _sent(value: object, declared: Any, what: str) -> Any:
+    """Return a value in JSON builtins, as the body of a call. One that the API refuses for its size is refused."""
+    data = encode(value, declared)
+    size = len(json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode())
+    if size > LARGEST_BODY:
+        limit = f"is {size:,} bytes of JSON; the API takes {LARGEST_BODY:,}"
+        raise TooLarge(f"{what}: {limit}: put the data into S3 and send an S3Object")
+    return data
 
 
 def _refuse_in_an_event_loop(definition: SagaDefinition) -> None:
@@ -239,7 +257,7 @@ def _check_signals(definition: SagaDefinition, signals: Mapping[str, object], at
             names = ", ".join(waits) or "none"
             raise ValueError(f'signals: {own.name} has no wait "{name}" for a signal; it has {names}')
         try:
-            encode(value, waits[name].signal_type)
+            _sent(value, waits[name].signal_type, f'signals: "{path}"')
         except InvalidRequest as error:
             raise TypeError(f'signals: "{path}": {error}: {listed(error.problems)}') from None
     for name, after in at.items():
@@ -247,8 +265,6 @@ def _check_signals(definition: SagaDefinition, signals: Mapping[str, object], at
             raise ValueError(f'at: signals has no "{name}"')
         if not isinstance(cast("object", after), timedelta):
             raise TypeError(f'at: "{name}" must be a timedelta since its wait began, not {after!r}')
-        if after < timedelta():
-            raise ValueError(f'at: "{name}" must be after its wait began, not {-after} before')
 
 
 def _check_position(process: InProcessRun, saga_id: str, path: str, parameter: str) -> None:
@@ -272,13 +288,20 @@ def _outcome(process: InProcessRun, definition: SagaDefinition, saga_id: str) ->
     state, entries = process.stored(saga_id), process.entries(saga_id)
     error, result = entries.get(state.error_seq), definition.step(state.result_step.name).result
     seqs = {step.name: step.result_seq for step in state.steps if step.result_seq}
+    results = Results(
+        (step.result, _stored(definition, step.name, entries[seqs[step.name]]))
+        for step in definition.steps
+        if step.name in seqs
+    )
+    failed = {step.name for step in state.steps if step.status is StepStatus.FAILED}
+    results.continued = [
+        step.result
+        for step in definition.steps
+        if step.name in failed and Exhausted.CONTINUE in (step.on_exhausted, step.on_timeout)
+    ]
     outcome = Outcome(
         status=state.status.value,
-        results=Results(
-            (step.result, _stored(definition, step.name, entries[seqs[step.name]]))
-            for step in definition.steps
-            if step.name in seqs
-        ),
+        results=results,
         error=None if error is None else AttributeDict(step=error.step, **error.details["error"]),
         audit=[AttributeDict(audit_view(entry)) for entry in entries.values()],
         steps={step.name: step_status(state, index).value for index, step in enumerate(state.steps)},

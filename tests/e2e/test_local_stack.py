@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from demo.workers import processes
+from tests.e2e.conftest import project_in
 from tests.e2e.stack import (
     REPOSITORY,
     SAGAS,
@@ -284,6 +285,26 @@ def bucket_of(running: Running) -> str:
     """A bucket of the stack: the one its assets are in."""
     buckets = running.client("s3").list_buckets()["Buckets"]
     return next(bucket["Name"] for bucket in buckets if bucket["Name"].startswith("cdk-"))
+
+
+NIGHTLY = """
+        nightly = events.Schedule.cron(hour="2", minute="0")
+        service.start_on(nightly, Trip, request={"order_id": "$.time", "seats": 1, "budget": 100})
+        CfnOutput(self, "ApiUrl\""""
+
+
+@own_emulator
+def test_schedules_follow_time_that_is_skipped(tmp_path: Path) -> None:
+    """``tests/unit/local/test_schedules.py`` fails first."""
+    assert run_sagas(tmp_path, "init", "nightly").returncode == 0
+    stack = tmp_path / "nightly" / "infra" / "stack.py"
+    imported = "from aws_cdk import aws_events as events\nfrom aws_cdk import"
+    text = stack.read_text().replace("from aws_cdk import", imported, 1)
+    stack.write_text(text.replace('        CfnOutput(self, "ApiUrl"', NIGHTLY))
+    with launched(project_in(tmp_path / "nightly"), "python -m infra.app") as running:
+        assert running.sagas("local", "tick", "--advance", "3d").returncode == 0
+        sagas = running.saga_client().list("trip")["sagas"]
+        assert [(saga["status"], saga["created_at"][11:16]) for saga in sagas] == [("COMPLETED", "02:00")] * 3
 
 
 SALE = """

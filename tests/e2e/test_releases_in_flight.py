@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from sagas import SagaClient
 from tests.e2e.conftest import project_in
-from tests.e2e.stack import Running, launch, poll, run_sagas
+from tests.e2e.stack import Running, free_port, launch, poll, run_sagas
 
 pytestmark = [
     pytest.mark.e2e,
@@ -51,6 +52,7 @@ class Trip(Saga[Order], name="trip"):
         return f"{hold}, {ok}"
 '''
 BAD = GOOD.replace("def charge", "def bill")
+REVISED = GOOD.replace('{hold}, {ok}"', '{hold}, {ok}, revised"')
 
 
 @pytest.fixture
@@ -131,3 +133,29 @@ def test_a_release_that_does_not_fit_loses_nothing(trips: Path) -> None:
         assert results == {f"seat {number}, yes {number}" for number in range(SAGAS)}
     finally:
         running.stop()
+
+
+def test_a_release_is_rehearsed_on_a_detached_stack(trips: Path) -> None:
+    """``tests/unit/local/test_deploy_again.py`` fails first."""
+    up = ["local", "up", "--app", "python -m infra.app"]
+    try:
+        first = run_sagas(trips, *up, "--port", str(free_port()), "--detach", deadline=200)
+        assert first.returncode == 0, first.stderr
+        before = (trips / ".sagas" / "local.json").read_text()
+        client = SagaClient.local(trips)
+        saga_id = client.start("trip", {"number": 7})["saga_id"]
+        poll("the wait", lambda: _waits(client, saga_id), deadline=60)
+        for code, said in ((BAD, "trip: 1 saga in flight does not fit this code"), (REVISED, "Stop it with")):
+            (trips / "functions" / "trip.py").write_text(code)
+            again = run_sagas(trips, *up, deadline=200)
+            assert (again.returncode, again.stderr) == (0, "")
+            assert said in again.stdout
+        assert (trips / ".sagas" / "local.json").read_text() == before
+        client.signal("trip", saga_id, "ok", "yes")
+        assert client.result("trip", saga_id, timeout=60) == "seat 7, yes, revised"
+    finally:
+        run_sagas(trips, "local", "down")
+
+
+def _waits(client: SagaClient, saga_id: str) -> bool:
+    return client.show("trip", saga_id)["status"] == "WAITING"

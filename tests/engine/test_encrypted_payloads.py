@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 
 from sagas import Rejected, S3Object, Saga, children, step, wait_for
 from sagas.aws import translated
+from sagas.engine.attempt.runner import LARGEST_RESULT
 from sagas.errors import SagaError
 from sagas.store.connection import Changed
 from sagas.store.encryption import PayloadEncryption
@@ -225,6 +226,25 @@ def test_children_are_told_what_they_need_and_nobody_else(deployed: Make) -> Non
     assert b.status(saga_id) == "COMPLETED"
     assert b.show(saga_id)["result"] == "the-answer"
     assert not [secret for secret in SECRETS if secret in stored(b)]
+
+
+class Wide(Saga[int], name="wide"):
+    """Returns as much text as it is asked for."""
+
+    @step
+    def spread(self, request: int) -> str:
+        return "x" * request
+
+
+def test_the_largest_result_is_answered(deployed: Make) -> None:
+    """Encryption makes it a third longer than an answer may be."""
+    arn = client("kms").create_key()["KeyMetadata"]["Arn"]
+    b = deployed(Wide, SAGAS_PAYLOAD_KEY=arn)
+    saga_id = b.start("wide", LARGEST_RESULT - 2)
+    b.run()
+    shown = b.show(saga_id)
+    assert len(shown["steps"][0]["result"]) == LARGEST_RESULT - 2
+    assert "left_out" not in shown
 
 
 def test_a_repeated_start_is_known_again(keyed: Bench) -> None:

@@ -168,3 +168,25 @@ def test_code_that_lets_others_run_is_not(caplog: pytest.LogCaptureFixture) -> N
     with Heartbeat(extended, state, 30, clock, lambda: None):
         pass
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@pytest.mark.parametrize(("options", "seconds"), [({}, 300), ({"lock_expiry": timedelta(seconds=20)}, 20)])
+def test_a_dead_process_holds_its_lease_for_the_lock_expiry(
+    bench: Make, options: dict[str, timedelta], seconds: float
+) -> None:
+    """However long its step may take."""
+
+    class Long(Saga[Order], name="long", **options):
+        @step(timeout=600)
+        def book(self, ctx: Context) -> None:
+            act("book", ctx)
+
+    b = bench(Long)
+    b.lifetime = 650.0
+    FAIL["book"] = Death()
+    saga_id = b.start("long")
+    with pytest.raises(Death):
+        b.deliver("long", "book")
+    lease = b.state(saga_id).lease
+    assert lease is not None
+    assert lease.expires_at - b.clock.now() == pytest.approx(seconds)

@@ -174,6 +174,40 @@ class TakesWhatIsNew(Saga[Order], name="lock"):
     tell = Old.tell
 
 
+class TakesWhatIsNewIfItIsThere(Saga[Order], name="lock"):
+    """The same, and its code can do without."""
+
+    book = Old.book
+    unbook = Old.unbook
+    insure = TakesWhatIsNew.insure
+
+    @step(retry=_FAST)
+    def pay(self, insure: str | None) -> str:
+        perform("pay")
+        return insure or "not insured"
+
+    @pay.compensate
+    def refund(self, insure: str | None) -> None:
+        perform("refund")
+
+    tell = Old.tell
+
+
+class TakesWhatIsNewAsAnything(Saga[Order], name="lock"):
+    """The same, and nothing says that it may be missing."""
+
+    book = Old.book
+    unbook = Old.unbook
+    insure = TakesWhatIsNew.insure
+
+    @step(retry=_FAST)
+    def pay(self, insure: object) -> str:
+        perform("pay")
+        return str(insure)
+
+    tell = Old.tell
+
+
 class Reordered(Saga[Order], name="lock"):
     """Another order, in which none takes what comes later in the old one."""
 
@@ -192,6 +226,19 @@ class TakesWhatCameLater(Saga[Order], name="lock"):
 
     @step(retry=_FAST)
     def pay(self, tell: int) -> str:
+        perform("pay")
+        return str(tell)
+
+
+class TakesWhatCameLaterIfItIsThere(Saga[Order], name="lock"):
+    """The same, and its code can do without."""
+
+    book = Old.book
+    unbook = Old.unbook
+    tell = Old.tell
+
+    @step(retry=_FAST)
+    def pay(self, tell: int | None) -> str:
         perform("pay")
         return str(tell)
 
@@ -287,8 +334,11 @@ VERSIONS = [
     OnlyTheUndoNeedsMore,
     Appended,
     TakesWhatIsNew,
+    TakesWhatIsNewIfItIsThere,
+    TakesWhatIsNewAsAnything,
     Reordered,
     TakesWhatCameLater,
+    TakesWhatCameLaterIfItIsThere,
     Removed,
     Renamed,
     Retired,
@@ -324,3 +374,16 @@ def test_what_is_said_to_stop_sagas_in_flight_does_so_and_nothing_else(bench: Ma
     told = changes(content_of([definition_of(Old)]), [definition_of(new)])
     assert any(change.breaks for change in told) == bool(stopped), (told, stopped)
     assert not (told and new is Old)
+
+
+@pytest.mark.parametrize(("new", "result"), [(TakesWhatIsNewIfItIsThere, "not insured"), (Old, "paid")])
+def test_a_result_that_the_saga_lacks_is_none(bench: Make, new: type[Saga[Any]], result: str) -> None:
+    b = bench(Old)
+    saga_id = b.start("lock", {"item": "train"})
+    deployed(b, new)
+    b.run()
+    assert {step["name"]: step["result"] for step in b.show(saga_id)["steps"]} == {
+        "book": {"number": 7},
+        "pay": result,
+        "tell": 1,
+    }

@@ -14,6 +14,7 @@ from sagas.core.automaton import decide
 from sagas.core.commands import CancelArrived
 from sagas.core.states import SagaState
 from sagas.errors import Conflict
+from tests.engine.changing import deployed
 from tests.support.bench import Bench, Death, Make
 from tests.support.sagas import FAIL, LOG, ONCE, Answered, Booked, Order, Parcel, act
 
@@ -375,6 +376,19 @@ def test_one_behind_it_that_nothing_answers_needs_a_person_and_goes_on(bench: Ma
     assert b.actions(saga_id).count("SagaTimedOut") == 1
     b.run()
     assert (b.status(saga_id), attention(b), LOG) == ("COMPLETED", {}, ["book", "capture:1", "ship:1"])
+
+
+def test_the_reason_of_a_missing_step_offers_only_what_is_accepted(bench: Make) -> None:
+    class Short(Booked, name="sale"):
+        """The same without the last step."""
+
+        capture = Sale.capture
+
+    b = bench(Sale)
+    saga_id = sold(b)
+    deployed(b, Short)
+    b.run()
+    assert attention(b)[saga_id].endswith("is missing: deploy it again and retry, or compensate with force")
 
 
 def test_one_in_doubt_counts_as_completed(bench: Make) -> None:

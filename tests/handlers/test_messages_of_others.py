@@ -94,6 +94,28 @@ def test_a_form_signals_a_public_wait(texted: Site, name: str, result: str) -> N
     assert texted.show(saga_id)["result"] == result
 
 
+class Poked(Saga[Order], name="poked"):
+    """Waits for a call, whatever it says."""
+
+    @wait_for(str | None, timeout=timedelta(days=1), public=True)
+    def call(self, ctx: Context) -> None:
+        SENT.append(ctx.callback_url)
+
+    @step
+    def read(self, call: str | None) -> str:
+        return call or "called"
+
+
+def test_a_call_without_a_body_is_null(site: Make) -> None:
+    client("secretsmanager").create_secret(Name="callbacks", SecretString="k" * 64)
+    s = site(Poked, SAGAS_CALLBACK_URL="https://hooks.example.com/v1", SAGAS_CALLBACK_SECRET="callbacks")
+    saga_id = s.begin("poked")
+    s.run()
+    assert post(s, "", "text/plain").status == 202
+    s.run()
+    assert s.show(saga_id)["result"] == "called"
+
+
 def test_fields_that_come_several_times_or_are_empty(texted: Site) -> None:
     saga_id = texted.begin("texted")
     texted.run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from jsonschema_rs import validator_for
 from msgspec.structs import replace
 
 from benchmarks import prices
+from sagas import Context, Saga, step, wait_for
 from sagas.cdk.messages.events import filters_of
 from sagas.core.rules import needs_attention
 from sagas.core.states import Parent, SagaState, SagaStatus, StepState, StepStatus
@@ -30,7 +32,7 @@ from tests.handlers.conftest import Make, Site
 from tests.handlers.test_commands import Loan
 from tests.support.aws import REGION, LambdaContext
 from tests.support.dynamodb import aws
-from tests.support.sagas import FAIL, Trip
+from tests.support.sagas import FAIL, Order, Trip
 
 
 class Bus:
@@ -90,13 +92,25 @@ class Outbox:
 def box(site: Make) -> Callable[..., Outbox]:
     def make(**environment: str) -> Outbox:
         names = {"SAGAS_EVENT_BUS": "bus", "SAGAS_EVENT_SOURCE": "sagas.test"}
-        made, bus = site(Trip, Loan, **names, **environment), Bus()
+        made, bus = site(Trip, Loan, SmallLoan, **names, **environment), Bus()
         outbox.reset()
         supervisor.reset()
         publishing.bus().__dict__["_client"] = bus
         return Outbox(made, bus)
 
     return make
+
+
+class SmallLoan(Saga[Order]):
+    """Answers its own wait."""
+
+    @wait_for(bool, timeout=timedelta(days=1))
+    def approval(self, ctx: Context) -> None:
+        ctx.signal(True)
+
+    @step
+    def pay(self, approval: bool) -> bool:
+        return approval
 
 
 MakeBox = Callable[..., Outbox]
@@ -141,6 +155,10 @@ def endings(site: Site) -> dict[str, tuple[str, list[str]]]:
     FAIL.clear()
     found["cancelled"] = site.begin("loan"), ["SagaWaiting", "SagaCancelled"]
     found["signalled"] = site.begin("loan"), ["SagaWaiting", "SagaCompleted"]
+    found["signalled before"] = site.begin("loan"), ["SagaCompleted"]
+    site.call("POST", f"/sagas/loan/{found['signalled before'][0]}/signals/approval", {"granted": True})
+    site.clock.advance(1)
+    found["answered"] = site.begin("small-loan"), ["SagaCompleted"]
     site.run()
     assert site.call("DELETE", f"/sagas/loan/{found['cancelled'][0]}").status in (200, 202)
     site.call("POST", f"/sagas/loan/{found['signalled'][0]}/signals/approval", {"granted": True})
@@ -174,7 +192,7 @@ def test_a_replay_tells_the_same_events_with_the_same_ids(box: MakeBox) -> None:
     assert again.keys() == first.keys()
     for id, (name, detail) in again.items():
         assert (name, {**detail, "at": 0}) == (first[id][0], {**first[id][1], "at": 0})
-    assert (answer["published"], answer["sagas"], answer["cursor"]) == (len(first), 4, None)
+    assert (answer["published"], answer["sagas"], answer["cursor"]) == (len(first), 6, None)
 
 
 def test_a_replay_tells_of_a_failed_child_what_was_told() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib.metadata import distributions
+import tomllib
+from importlib.metadata import distributions, requires
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
@@ -79,3 +81,14 @@ def test_what_is_pinned_installs_with_any_python_3_11() -> None:
     asked = {f"{one.name} {one.version}": one.metadata.json.get("requires_python", "") for one in installed}
     assert asked
     assert [what for what, python in asked.items() if "3.11.0" not in SpecifierSet(str(python))] == []
+
+
+def test_the_local_extra_pins_what_the_emulator_pins() -> None:
+    """Otherwise pip downloads version after version of boto3 until one fits. The pin comes before other requirements,
+    because pip downloads the newest version that the first requirement allows."""
+    emulator = [Requirement(line) for line in requires("ministack") or ()]
+    botocore = next(requirement for requirement in emulator if requirement.name == "botocore")
+    project = tomllib.loads((INSTALL.parents[1] / "pyproject.toml").read_text())["project"]
+    ours = [Requirement(line) for line in project["dependencies"]]
+    first = next(requirement for requirement in ours if requirement.name == "boto3")
+    assert (first.specifier, str(first.marker)) == (botocore.specifier, 'extra == "local"')

@@ -43,6 +43,7 @@ from sagas.authoring.signatures import (
     can_hold,
     can_hold_context,
     is_optional,
+    names_none,
     read_signature,
     resolve,
 )
@@ -343,7 +344,7 @@ class _Builder(Struct):
                 raise DefinitionError(
                     f'{place} must be annotated "... | None": with {option}, a step that never completed can be undone'
                 )
-            optional = producer is undone and is_optional(type_)
+            optional = names_none(type_) or (producer is undone and is_optional(type_))
             continues = Exhausted.CONTINUE in (producer.on_exhausted, producer.on_timeout)
             optional = optional or (continues and producer.children is None)  # children always have a result
             parameters.append(Parameter(name, StepSource.RESULT, type_, producer.name, optional))

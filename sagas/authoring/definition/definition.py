@@ -47,8 +47,9 @@ class Parameter(Struct, frozen=True):
         source: where the parameter's value comes from.
         type: its resolved annotation.
         step: for ``StepSource.RESULT``, the name of the step whose result is passed.
-        optional: whether the step may have no result: a step with ``Exhausted.CONTINUE``, or the step that an undo
-            undoes, if the annotation allows ``None``.
+        optional: whether the parameter is ``None`` if the saga has no such result. So it is if the annotation says
+            ``None``, if the step has ``Exhausted.CONTINUE``, and for the step that an undo undoes, if the annotation
+            allows ``None``.
     """
 
     name: str

@@ -83,7 +83,7 @@ def or_all(action: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             many = {name: arguments.pop(name) for name in for_many}
             sources = {name: context.get_parameter_source(name) for name in (*many, *arguments)}
             passed = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
-            refused = {*own} - {"reason", *allowed} if many["all_"] else {*many} - {"all_"}
+            refused = {*own} - {"reason", *allowed} if many["all_"] else {*many} - {"all_", "yes"}
             for name in passed:
                 if name in refused:
                     problem = f"cannot be used {'with' if many['all_'] else 'without'} --all"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sagas.cli.output import count_of, emit, fail, plain, say
-from sagas.cli.project.types import Types, types_of_project
+from sagas.cli.project.types import Types, only_synthesized, types_of_project
 from sagas.cli.target import Target, report
 from sagas.errors import InvalidRequest, NotFound, SagaError, full_text
 from sagas.lock import LOCK
@@ -63,7 +63,8 @@ def check(
     except SagaError as error:
         fail(full_text(error))
     if not with_sagas:
-        _with_release(definitions, lock, write=write, as_json=as_json)
+        others = [] if sagas else only_synthesized(definitions)
+        _with_release(definitions, others, lock, write=write, as_json=as_json)
         return
     target = Target(stack, region, profile, as_json)
     try:
@@ -75,7 +76,10 @@ def check(
     _report(content, where, definitions, ids=ids, as_json=as_json)
 
 
-def _with_release(definitions: list[SagaDefinition], lock: Path, *, write: bool, as_json: bool) -> None:
+def _with_release(
+    definitions: list[SagaDefinition], others: Sequence[str], lock: Path, *, write: bool, as_json: bool
+) -> None:
+    """Compare with the lock file. ``others``: types that the CDK app has besides ``definitions``."""
     from sagas.lock.changes import changes
     from sagas.lock.content import content_of, text_of
 
@@ -84,19 +88,22 @@ def _with_release(definitions: list[SagaDefinition], lock: Path, *, write: bool,
     except SagaError as error:
         fail(full_text(error))
     differences, content = changes(recorded, definitions), content_of(definitions)
+    cure = "is in the CDK app, and was not checked; list it in [tool.sagas] of pyproject.toml"
+    warnings = [*never_retried(definitions), *(f"{name} {cure}" for name in others)]
     if write:
         _write(lock, text_of(content))
     broken = sum(change.breaks for change in differences)
     if as_json:
         entries = [_entry(change) for change in differences]
-        warnings = [*never_retried(definitions)]
         emit({"lock": str(lock), "written": write, "incompatible": broken, "changes": entries, "warnings": warnings})
     else:
         _print(differences)
-        for warning in never_retried(definitions):
+        for warning in warnings:
             say(f"Warning: {warning}")
         if write:
             say(f"Wrote {lock}.")
+        elif not recorded["sagas"]:
+            say(f"{lock} records no release yet, so no saga can be in flight.")
         elif not differences:
             say(f"No change since {lock} affects sagas in flight.")
         if not write and recorded != content:
@@ -149,19 +156,31 @@ def _in_flight(target: Target, definitions: Sequence[SagaDefinition], path: Path
 def _report(content: Content, where: str, definitions: Sequence[SagaDefinition], *, ids: bool, as_json: bool) -> None:
     from sagas.lock.changes import changes_in_flight
 
-    differences = changes_in_flight(content, definitions)
+    differences, missing = changes_in_flight(content, definitions), unlisted(content, definitions)
     count = sum(group["count"] for answer in content["types"].values() for group in answer["groups"])
     stopped = sum(change.breaks for change in differences)
     if as_json:
         more = ("sagas", "place", "count", "since", *(("ids",) if ids else ()))
         entries = [_entry(change, *more) for change in differences]
-        emit({"in_flight": where, "sagas": count, "incompatible": stopped, "changes": entries})
+        emit({"in_flight": where, "sagas": count, "incompatible": stopped, "changes": entries, "unlisted": missing})
     else:
+        for name in missing:
+            say(f"Warning: {plain(unlisted_text(name))}")
         _print(differences, ids=ids)
         if not stopped:
             say(f"{count_of(count, 'saga')} in flight in {where} can continue with this code.")
     if stopped:
         fail(f"this code would stop sagas in flight in {where}")
+
+
+def unlisted(content: Content, definitions: Sequence[SagaDefinition]) -> list[str]:
+    """Return the types that are deployed, and that are not among those which were checked."""
+    deployed = {name for name, answer in content["types"].items() if answer.get("deployed")}
+    return sorted(deployed - {definition.name for definition in definitions})
+
+
+def unlisted_text(name: str) -> str:
+    return f"{name} is deployed, and was not checked; unless you remove it, list it in [tool.sagas] of pyproject.toml"
 
 
 def _entry(change: Change, *more: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from sagas.cli.operate.supervising import StaleAfter, show_recovery
 from sagas.cli.output import count_of, fail, need, progress_line, say
+from sagas.cli.project.check import unlisted_text
 from sagas.cli.project.console import PORT, listening
 from sagas.cli.project.types import App, app_of_project
 from sagas.cli.target import Target
@@ -78,7 +79,8 @@ def up(
     ] = None,
     no_console: Annotated[bool, typer.Option("--no-console", help="Do not serve the console")] = False,
 ) -> None:
-    """Synthesize the CDK app of this directory and run it on this machine until Ctrl-C."""
+    """Synthesize the CDK app of this directory and run it on this machine until Ctrl-C. If a detached stack
+    runs already, deploy the app into it."""
     if watch and (detach or endpoint is not None):
         raise typer.BadParameter("cannot be combined with --detach or --endpoint", param_hint="--watch")
     if endpoint is not None and (enforce_iam or allow_origin):
@@ -90,7 +92,7 @@ def up(
     need("the local stack", "local", "aws_cdk", *emulator)
     # Imported late: the CDK and boto3 take time to load, and no help text needs them.
     from sagas.local.errors import LocalStackError
-    from sagas.local.stack import Settings, Stopped, deploy_to_endpoint
+    from sagas.local.stack import Settings, Stopped, deploy_again, deploy_to_endpoint
     from sagas.local.stack import up as start_stack
 
     settings = Settings(
@@ -98,6 +100,7 @@ def up(
         app_of_project(Path("cdk.json")) if app_command is None else app_command,
         port,
         persist.resolve() if persist else None,
+        detach=detach,
         watch=watch,
         enforce_iam=enforce_iam,
         origins=tuple(allow_origin or ()),
@@ -108,11 +111,16 @@ def up(
             def begins(task: str) -> None:
                 line.update(Text(task))
 
-            if endpoint is not None:
-                description = deploy_to_endpoint(settings, endpoint, begins=begins)
+            running = (
+                deploy_again(settings, tell=say, begins=begins)
+                if endpoint is None
+                else deploy_to_endpoint(settings, endpoint, begins=begins)
+            )
+            if running is not None:
                 line.stop()
-                _show(description)
+                _show(running, enforce_iam=running.enforce_iam)
                 _run_seed(seed)
+                _name_misfits()
                 return
 
             def ready(description: Description) -> None:
@@ -125,7 +133,7 @@ def up(
                 if persist is not None:
                     _name_misfits()
 
-            start_stack(settings, ready, detach=detach, tell=say, begins=begins, renewed=_name_misfits)
+            start_stack(settings, ready, tell=say, begins=begins, renewed=_name_misfits)
     except LocalStackError as error:
         fail(str(error))
     except Stopped:
@@ -220,12 +228,15 @@ def _name_misfits() -> None:
     command = [sys.executable, "-c", "from sagas.cli.main import main; main()", "check", "--local", "--json"]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - the words are ours
     try:
-        changes: list[dict[str, Any]] = json.loads(checked.stdout)["changes"]
+        report: dict[str, Any] = json.loads(checked.stdout)
     except ValueError:
         return  # the code cannot be imported, and the deployment has already said so
+    missing, changes = report.get("unlisted", ()), report.get("changes", ())
+    for name in missing:
+        say(f"Warning: {unlisted_text(name)}")
     stopped = dict[str, dict[tuple[str, str], int]]()
     for change in changes:
-        if change["incompatible"]:
+        if change["incompatible"] and change["saga"] not in missing:
             stopped.setdefault(change["saga"], {})[change["sagas"], change["place"]] = change["count"]
     for name, groups in stopped.items():
         count = sum(groups.values())

@@ -98,6 +98,21 @@ def _synthesized(path: Path) -> list[str]:
     return names
 
 
+def only_synthesized(definitions: Sequence[SagaDefinition]) -> list[str]:
+    """Return the types that functions of the newest synthesis load, and that are not among ``definitions``."""
+    from sagas.local.files import Files
+
+    files = Files(Path.cwd())
+    manifests = [directory / "manifest.json" for directory in (files.project / "cdk.out", files.assembly)]
+    manifests = [manifest for manifest in manifests if manifest.is_file()]
+    if not manifests:
+        return []
+    newest = max(manifests, key=lambda manifest: manifest.stat().st_mtime).parent
+    classes = [definition.saga_class for definition in definitions]
+    known = {f"{saga_class.__module__}:{saga_class.__qualname__}" for saga_class in classes}
+    return sorted({*_names_in(newest)} - known)
+
+
 def _names_in(assembly: Path) -> Iterator[str]:
     """Yield the types that the functions of a synthesized app load."""
     for template in sorted(assembly.rglob("*.template.json")):

@@ -58,7 +58,7 @@ class OperatorCalls(Calls):
             InvalidRequest: the value is not valid for the type, or has no JSON form.
             Conflict: another value was sent before, or the saga no longer accepts a value.
         """
-        return self._transport.ask(SIGNAL, type, saga_id, step, body=_json_form(value), null=True)
+        return self._transport.ask(SIGNAL, type, saga_id, step, body=_json_form(value))
 
     def retry(self, type: str, saga_id: str, reason: str = "", *, seq: int | None = None) -> SagaView:
         """Retry a stopped saga: the failed step of a DEAD_LETTERED saga, or the failed undos of a COMPENSATION_FAILED

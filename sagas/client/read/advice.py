@@ -14,15 +14,16 @@ if TYPE_CHECKING:
     from sagas.engine.read.answers import ErrorView, SagaView, StepView
 
 _NEXT = {
-    "PENDING": "Its first step has not started yet.",
+    "PENDING": "Its first step has not started yet.{late}",
     "COMPENSATING": "Its completed steps are being undone.",
-    "DEAD_LETTERED": "The saga waits for you. `sagas retry {type} {saga_id}` continues at the failed step. "
-    "`sagas compensate {type} {saga_id}` undoes the completed steps.",
-    "FAILED": "Nothing has been rolled back. `sagas compensate {type} {saga_id}` undoes the completed steps. "
+    "DEAD_LETTERED": "The saga waits for you. `sagas retry {type} {saga_id}` continues at the failed step. {undo}",
+    "FAILED": "Nothing has been rolled back. {undo} "
     "`sagas resolve {type} {saga_id} --reason ...` marks the saga as settled by hand.",
     "COMPENSATION_FAILED": "`sagas retry {type} {saga_id}` repeats the failed undos. "
     "`sagas resolve {type} {saga_id} --reason ... --step STEP` records a step that you undid by hand.",
 }
+_SURELY_BEGUN = 60.0
+"""Seconds after which the first step of a saga has usually begun, also after a cold start."""
 _STOPPED = ("DEAD_LETTERED", "COMPENSATION_FAILED")
 _UNSEEN = (AttentionCode.RECOVERY_EXHAUSTED, AttentionCode.NO_RESPONSE)
 """Reasons for attention that neither a status nor an error shows."""
@@ -78,7 +79,17 @@ def _next(saga: SagaView, now: float) -> str:
     action, ids = next_action(saga, now), {"type": saga["type"], "saga_id": saga["saga_id"]}
     if status in _STOPPED and action.do is Do.NOTHING and action.means:
         return action.means
-    return _NEXT[status].format(**ids)
+    late = now - epoch(saga["created_at"]) > _SURELY_BEGUN
+    late_text = " If that lasts, its function may not load its code: `sagas doctor` finds that out." if late else ""
+    return _NEXT[status].format(undo=_undo(saga), late=late_text, **ids)
+
+
+def _undo(saga: SagaView) -> str:
+    """Return the sentence about the command that undoes the saga."""
+    command, pivot = command_of(Do.COMPENSATE, saga["type"], saga["saga_id"]), saga.get("past_pivot")
+    if pivot:
+        return f"The saga is past its pivot {pivot}, so only `{command} --force --reason ...` undoes it."
+    return f"`{command}` undoes the completed steps."
 
 
 def _given_up(saga: SagaView, now: float) -> str:

@@ -45,7 +45,7 @@ from sagas.messaging.message import Message, PendingCommit
 from sagas.spellings import Secrets
 from sagas.store.connection import Changed
 from sagas.store.control.control import ControlItems
-from sagas.store.journal.entries import details_of, hiding
+from sagas.store.journal.entries import WORKER, details_of, hiding
 from sagas.store.journal.journal import Journal
 
 if TYPE_CHECKING:
@@ -400,7 +400,7 @@ class Attempt:
         hidden = redaction.hidden.get(self._message.step, ())
         self._answered += redaction.view(self._message.step, data)[1]
         self._secrets = None
-        signal = SentSignal(payload, content_hash(data), EntryContext().actor, self._services.clock.now(), hidden)
+        signal = SentSignal(payload, content_hash(data), WORKER, self._services.clock.now(), hidden)
         # The answer does not matter: if another signal or a cancel came first, or the lease is lost, the commit
         # notices.
         stale_after = self._type.definition.stale_after.total_seconds()

@@ -20,6 +20,7 @@ from sagas.core import events as ev
 from sagas.core.commands import Postpone
 from sagas.core.rules import next_reading
 from sagas.core.states import Polling, SagaState, StepState
+from sagas.core.text import span
 from sagas.engine.clock import Clock, claimed_at
 from sagas.errors import (
     Denied,
@@ -168,10 +169,12 @@ def postponement(
     attempt = step.undo_attempts.made if held.undoing else step.attempts.made
     since, looks = (polling.since + _held_up(held, polling), polling.looks + 1) if polling else (now, 1)
     end, message = round(since + poll_timeout, 3), redact(error.message, _LONGEST_REASON)
-    if now >= end and held.undoing:
-        return ev.CompensationFailed(index, attempt, ev.Failure("NotYet", message))
     if now >= end:
-        return ev.StepFailed(index, attempt, ev.Failure("NotYet", message), permanent=True, excused=True)
+        length = f"{poll_timeout:g} s" if poll_timeout < 60 else span(poll_timeout)
+        failure = ev.Failure("NotYet", f"not yet after {length}" + (f": {message}" if message else ""))
+        if held.undoing:
+            return ev.CompensationFailed(index, attempt, failure)
+        return ev.StepFailed(index, attempt, failure, permanent=True, excused=True)
     after = max(error.after, _SLOW) if looks > _MANY and not error.steady else error.after
     again = min(round(now + after, 3), end)  # the last poll is at the end of the poll_timeout
     kind = ev.CompensationPostponed if held.undoing else ev.StepPostponed

@@ -62,11 +62,12 @@ def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[s
         if parameter.source is StepSource.REQUEST:
             needed[parameter.name] = REQUEST_SEQ
         elif parameter.source is StepSource.RESULT:
-            if parameter.step not in results:
+            seq = results.get(parameter.step or "")
+            if seq is None and not parameter.optional:
                 raise TypeChanged(f"this saga was started without the step {parameter.step!r}")
-            if not results[parameter.step] and not parameter.optional:
+            if not seq and not parameter.optional:
                 raise TypeChanged(f"in this saga the step {parameter.step!r} has no result yet")
-            needed[parameter.name] = results[parameter.step]
+            needed[parameter.name] = seq or 0
     return needed
 
 

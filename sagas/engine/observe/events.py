@@ -15,7 +15,7 @@ import msgspec
 from sagas.core.events import FACTS
 from sagas.core.states import SagaState, SagaStatus
 from sagas.core.text import iso
-from sagas.store.journal.entries import Entry
+from sagas.store.journal.entries import WORKER, Entry
 
 ENDS: Mapping[str, str] = {
     "COMPLETED": "SagaCompleted",
@@ -92,14 +92,14 @@ def events_of_entries(state: SagaState, entries: Sequence[Entry], since: float, 
     # A FAILED child does not need an operator: its parent has failed, too, or tolerates the failure.
     stuck = _STUCK if state.parent is None else [status for status in _STUCK if status != SagaStatus.FAILED]
     events: list[OutboxEvent] = []
-    before = ""
+    before, answered = "", _answered(entries)
     for entry in entries:
         changed, before = entry.status != before, entry.status
         if entry.at < since:
             continue
         names = ["SagaStarted"] if entry.seq == 1 else []
         names += [ENDS[entry.status]] if changed and entry.status in ENDS else []
-        names += ["SagaWaiting"] if entry.action == "WaitStarted" else []
+        names += ["SagaWaiting"] if entry.action == "WaitStarted" and entry.seq not in answered else []
         if (changed and entry.status in stuck) or _needs_attention(state, entry, changed=changed):
             names.append("SagaNeedsAttention")
         for name in names:
@@ -111,6 +111,19 @@ def events_of_entries(state: SagaState, entries: Sequence[Entry], since: float, 
         if steps:
             events += events_of_entry(entry)
     return events
+
+
+def _answered(entries: Sequence[Entry]) -> set[int]:
+    """Return the numbers of the entries that began a wait whose signal had been accepted before."""
+    answered, begun = set[int](), dict[str | None, Entry]()
+    for entry in entries:
+        if entry.action == "WaitStarted":
+            begun[entry.step] = entry
+        elif entry.action == "SignalReceived" and (wait := begun.get(entry.step)) is not None:
+            by_itself = entry.actor == WORKER  # ctx.signal, before the wait began
+            if by_itself or entry.details["sent_at"] < iso(wait.at):
+                answered.add(wait.seq)
+    return answered
 
 
 def _needs_attention(state: SagaState, entry: Entry, *, changed: bool) -> bool:
@@ -182,14 +195,15 @@ def _detail(name: str, saga: str, saga_id: str, seq: int, status: str, at: str) 
 
 
 def _waiting(item: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the step at which the saga waits for a signal or a time; ``None`` for a step that polls."""
+    """Return the step at which the saga waits for a signal or a time; ``None`` for a step that polls, and for a wait
+    whose signal was accepted."""
     if item["status"]["S"] != "WAITING" or "polling" in item:
         return None
     steps: list[dict[str, Any]] = item["steps"]["L"]
     cursor = int(item["cursor"]["N"])
     step: dict[str, Any] = steps[cursor]["M"] if cursor < len(steps) else {}
     waits = step.get("status", {}).get("S") == "WAITING" and step.get("kind", {}).get("S") in _WAITS
-    return step if waits else None
+    return step if waits and "sig" not in step else None
 
 
 def _seq(item: Mapping[str, Any]) -> int:

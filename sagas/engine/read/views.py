@@ -143,15 +143,16 @@ def _reason(state: SagaState) -> str:
     called = "" if waits_for else f"step {step} was not called; "
     cure = f"{'restore it' if waits_for else cure} and retry"
     cure = "retry, and have it sent again" if waits_for == "signal" else cure
+    undo = "compensate with force" if state.past_pivot else "compensate"
     return {
         AttentionCode.EXHAUSTED: f"step {step} used up its attempts; its message is in the dead-letter queue",
         AttentionCode.CHILDREN_FAILED: f"too many children of step {step} failed; retry starts the failed ones again",
         AttentionCode.WAIT_TIMED_OUT: f"step {step} timed out: no signal arrived in time; retry waits again",
-        AttentionCode.PIVOT_HOLDS: f"step {step} failed, and {pivot_holds(state)}; retry, or compensate with force",
+        AttentionCode.PIVOT_HOLDS: f"step {step} failed, and {pivot_holds(state)}; retry, or {undo}",
         AttentionCode.STALLED: f"step {step} stalled too often, and {pivot_holds(state)}",
         AttentionCode.IN_DOUBT: f"the outcome of {', '.join(state.in_doubt)} is unknown",
-        AttentionCode.CODE_MISSING: f"the code of step {step} is missing: deploy it again and retry, or compensate",
-        AttentionCode.TYPE_CHANGED: f"{state.unreadable}: {called}{cure}, or compensate",
+        AttentionCode.CODE_MISSING: f"the code of step {step} is missing: deploy it again and retry, or {undo}",
+        AttentionCode.TYPE_CHANGED: f"{state.unreadable}: {called}{cure}, or {undo}",
         AttentionCode.FAILED: f"step {step} failed and nothing was undone",
         AttentionCode.RECOVERY_EXHAUSTED: "it stalled too often and was given up",
         AttentionCode.NO_RESPONSE: f"no response at step {step}: "

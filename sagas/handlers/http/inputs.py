@@ -19,10 +19,8 @@ from sagas.core.states import SagaStatus
 from sagas.core.text import parse_json, plain
 from sagas.errors import InvalidRequest, NotFound, Problem, TooLarge, listed
 from sagas.handlers.http.answers import MalformedBody
+from sagas.operations import LARGEST_BODY
 from sagas.store.index.listing import TimeRange
-
-LARGEST_BODY = 256 * 1024
-"""The maximum size of a body in bytes."""
 
 FORM = "application/x-www-form-urlencoded"
 MOST_FIELDS = 1_000
@@ -121,9 +119,9 @@ class Request:
 
     def body_or_form(self) -> Any:
         """Return the body as JSON builtins. A form becomes an object of texts; a name that it has several times gets a
-        list of them."""
+        list of them. No body is ``None``, since many systems post without one."""
         if (self.header("Content-Type") or "").partition(";")[0].strip().lower() != FORM:
-            return self.body()
+            return self.body() if self.has_body else None
         try:
             fields = parse_qs(self._text(), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
         except ValueError as error:

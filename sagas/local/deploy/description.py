@@ -15,13 +15,16 @@ from sagas.topology import Parts, Topology
 
 @dataclass(slots=True)
 class Description(Parts):
-    """The local stack. Fields are named as in the file; ``pid`` is None if the emulator is not embedded."""
+    """The local stack. Fields are named as in the file. ``pid`` is None if the emulator is not embedded, ``detached``
+    says that the emulator outlives its command, and ``enforce_iam`` that it checks every call."""
 
     endpoint_url: str
     region: str
     api_url: str = ""
     outputs: dict[str, str] = field(default_factory=dict[str, str])
     pid: int | None = None
+    detached: bool = False
+    enforce_iam: bool = False
 
     def write(self, path: Path) -> None:
         """Write the file in one piece, so a waiting reader never sees only part of it."""

@@ -32,10 +32,13 @@ from sagas.local.clock import CLOCK_READ_EVERY
 from sagas.local.emulator.iam import add_version_stages, check_scopes_of_signatures, check_signatures_of_root
 from sagas.local.emulator.move_tasks import add_move_tasks
 from sagas.local.emulator.prefork import Prefork
+from sagas.local.emulator.schedules import Schedules, follow
 from sagas.local.emulator.shipped import PRELUDE
 from sagas.local.files import hold_lock, still_running
 from sagas.loopback import Loopback
 
+_LOOKS_EVERY = 5.0
+"""Seconds between two looks for the project's folder."""
 _POLL = 0.05
 _QUIET = 3
 """This many consecutive polls must find nothing running: a message is received shortly before its function starts."""
@@ -61,6 +64,8 @@ def main() -> int:
     _log_by(clock)
     add_move_tasks(_module("ministack.services.sqs"), _module("ministack.core.iam_actions"))
     _fill_in_schedules()
+    schedules = Schedules(_module("ministack.services.eventbridge"), _module("ministack.services.scheduler"))
+    follow(schedules, clock, Path(lock).with_name("schedules"))
     _read_streams_aside()
     app, evaluator = _module("ministack.app"), _module("ministack.core.iam_evaluator")
     check_signatures_of_root(app, evaluator)
@@ -73,21 +78,26 @@ def main() -> int:
     runtime._PYTHON_WORKER_SCRIPT = PRELUDE + runtime._PYTHON_WORKER_SCRIPT
     if sys.platform == "linux":
         runtime.subprocess = Prefork()
-    trigger = partial(_until_stopped, float(patience), attached, still_running(Path(lock)))
+    trigger = partial(_until_stopped, float(patience), attached, Path(lock))
     guarded = Loopback(app.app, origins)
     asyncio.run(_module("hypercorn.asyncio").serve(guarded, config, shutdown_trigger=trigger))
     runtime.reset()
     return 0
 
 
-async def _until_stopped(patience: float, attached: bool, waits_for: Path) -> None:
+async def _until_stopped(patience: float, attached: bool, lock: Path) -> None:
+    """Wait for a signal, or until the project's folder is gone: nobody could stop the emulator then. Then wait for
+    running functions."""
     loop, stop_requested = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stop_requested.set)
     if attached:
         # Nobody writes to this pipe, so it becomes readable when the parent has closed the other end.
         loop.add_reader(sys.stdin.fileno(), stop_requested.set)
-    await stop_requested.wait()
+    while not stop_requested.is_set() and _exists(lock):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LOOKS_EVERY):
+                await stop_requested.wait()
     if attached:
         loop.remove_reader(sys.stdin.fileno())
     # From here on, nothing new starts, and running functions can finish.
@@ -102,8 +112,13 @@ async def _until_stopped(patience: float, attached: bool, waits_for: Path) -> No
             while quiet < _QUIET:
                 running = lambda_service._esm_inflight or runtime.workers_in_use()
                 quiet = 0 if running else quiet + 1
-                _note_functions_in_use(waits_for, runtime)
+                with suppress(FileNotFoundError):
+                    _note_functions_in_use(still_running(lock), runtime)
                 await asyncio.sleep(_POLL)
+
+
+def _exists(path: Path) -> bool:
+    return path.exists()
 
 
 def _note_functions_in_use(path: Path, runtime: Any) -> None:

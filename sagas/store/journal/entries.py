@@ -36,6 +36,8 @@ from sagas.paths import Place
 
 ACTIONS = frozenset({"SagaStarted", "NeverStarted", *ev.FACTS})
 """The actions that entries of this version may record."""
+WORKER = "worker"
+"""The actor of what a function does by itself."""
 
 ARCHIVED = "audit"
 """The prefix of entries in their archive. The time of an object's first record follows: ``YYYY/MM/DD/HH``."""
@@ -124,7 +126,7 @@ class Entry(Struct, frozen=True):
     token: int
     step: str | None = None
     attempt: int | None = None
-    actor: str = "worker"
+    actor: str = WORKER
     correlation_id: str = ""
     trace_id: str = ""
     details: dict[str, Any] = field(default_factory=dict[str, Any])

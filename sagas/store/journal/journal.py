@@ -201,13 +201,14 @@ class Journal:
         return self.load_within(entry)[0]
 
     def load_within(self, entry: Entry, most: int | None = None) -> tuple[Entry, int]:
-        """Return ``entry`` as :meth:`load` does, and the payload's size. A payload of more than ``most`` stored bytes
-        is not fetched."""
+        """Return ``entry`` as :meth:`load` does, and the payload's size. A payload that certainly has more than
+        ``most`` bytes is not fetched."""
         key = entry.details.get("payload_ref")
         if entry.payload is not None or not (key or entry.encrypted):
             return entry, len((entry.payload or "").encode())
         with reading(entry.saga_id, key or ""):
-            stored, size = self._payloads.get_within(key, most) if key else (entry.encrypted, len(entry.encrypted))
+            limit = None if most is None else self._payloads.largest_stored(most)
+            stored, size = self._payloads.get_within(key, limit) if key else (entry.encrypted, len(entry.encrypted))
         if stored is None:
             return entry, size
         payload = self._payloads.decrypted(entry.saga_id, _place_of(entry), stored)
@@ -310,6 +311,8 @@ def tombstone_in(item: Item) -> Tombstone | None:
     )
 
 
+_OF_ENCRYPTION = 8_192
+"""At most this many bytes of an encrypted payload are its mark, its wrapped key, its nonce and its tag."""
 _DIGITS = 32
 """How many hexadecimal digits of SHA-256 a key contains, enough to be unique."""
 
@@ -360,6 +363,10 @@ class Payloads:
         if self._encryption is None:
             raise SagaError(f"a payload of saga {saga_id} is encrypted, but this function has no payload_key")
         return self._encryption.decrypt(saga_id, place, stored)
+
+    def largest_stored(self, size: int) -> int:
+        """Return how many bytes a payload of ``size`` bytes has at most when it is stored. Encryption writes base64."""
+        return size * 4 // 3 + _OF_ENCRYPTION if self._settings.payload_key else size
 
     def is_large(self, payload: str) -> bool:
         """Whether a payload, which is a JSON text, must go to S3."""

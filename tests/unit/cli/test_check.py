@@ -34,6 +34,7 @@ class Base(Saga[Order], name="order"):
 """
 
 Run = Callable[..., Result]
+NOT_CHECKED = "is in the CDK app, and was not checked; list it in [tool.sagas] of pyproject.toml"
 
 
 @pytest.fixture
@@ -102,6 +103,33 @@ def test_an_undo_that_is_never_retried_is_warned_of(run: Run, monkeypatch: pytes
     ):
         monkeypatch.setattr(sys.modules[__name__], "CODE", answer)
         assert json.loads(run("--json").stdout)["warnings"] == []
+
+
+def test_before_the_first_release_nothing_stops(run: Run) -> None:
+    """The file of a new project."""
+    Path(LOCK).write_text('{"format": 1, "sagas": {}}')
+    found = run()
+    assert (found.exit_code, found.stdout.splitlines()[0]) == (
+        0,
+        f"{LOCK} records no release yet, so no saga can be in flight.",
+    )
+
+
+def test_types_that_only_the_app_has_are_named(run: Run) -> None:
+    """``[tool.sagas]`` is a second list, which somebody forgets."""
+    run("--write")
+    variables = {"SAGAS_CLASSES": json.dumps(["orders_app:Base", "functions.refund:Refund"])}
+    function = {"Type": "AWS::Lambda::Function", "Properties": {"Environment": {"Variables": variables}}}
+    for directory in (Path("cdk.out"), Path(".sagas/cdk.out")):
+        directory.mkdir(parents=True)
+        (directory / "manifest.json").write_text("{}")
+        (directory / "Shop.template.json").write_text(json.dumps({"Resources": {"Refund": function}}))
+        found = run("--json")
+        assert (found.exit_code, json.loads(found.stdout)["warnings"]) == (
+            0,
+            [f"functions.refund:Refund {NOT_CHECKED}"],
+        )
+        assert json.loads(run("orders_app", "--json").stdout)["warnings"] == []
 
 
 def test_as_json(run: Run) -> None:
@@ -269,6 +297,20 @@ def test_sagas_of_a_type_that_is_not_deployed_any_more_stop(local: StubApi) -> N
         'STOPS trip, 2 sagas of version 1 since 2 Oct before step "charge": the type is gone.'
     )
     assert [asked.path for asked in local.asked][2:] == ["/v1/types/trip/in-flight"]
+
+
+def test_a_deployed_type_that_was_not_checked_is_named(local: StubApi) -> None:
+    """Whether it has sagas in flight or not."""
+    refund = {**IN_FLIGHT, "blueprints": {"b" * 22: {**PAID, "saga": "refund"}}, "groups": []}
+    local.answers = [
+        (200, {"types": [{"type": "order"}, {"type": "refund"}]}, {}),
+        (200, {**IN_FLIGHT, "groups": []}, {}),
+        (200, refund, {}),
+    ]
+    found = _check("--local", "--save", "in-flight.json")
+    named = "refund is deployed, and was not checked; unless you remove it, list it in [tool.sagas] of pyproject.toml"
+    assert (found.exit_code, found.stdout.splitlines()[0]) == (0, f"Warning: {named}")
+    assert json.loads(_check("--in-flight", "in-flight.json", "--json").stdout)["unlisted"] == ["refund"]
 
 
 def test_a_stack_whose_sagas_continue(local: StubApi) -> None:

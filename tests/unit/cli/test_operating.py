@@ -24,6 +24,7 @@ class TestOperating:
             (["cancel", "--reason", "no more"], "DELETE", "?reason=no%20more", None),
             (["retry", "--reason", "again"], "POST", "/retry", {"reason": "again"}),
             (["compensate"], "POST", "/compensate", {"reason": ""}),
+            (["compensate", "--yes"], "POST", "/compensate", {"reason": ""}),
             (["purge", "--reason", "asked for"], "POST", "/purge", {"reason": "asked for"}),
             (
                 ["resolve", "--reason", "n", "--action", "a", "--step", "s", "--step", "t"],

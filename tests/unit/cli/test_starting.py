@@ -55,6 +55,11 @@ class TestStart:
         assert run("start", "create-zip", "--data", "{}", "--file", "-", text="{}").exit_code == 2
         assert run("start", "create-zip", "--data", "{").stderr.startswith("sagas: --data is not JSON")
 
+    def test_takes_null(self, api: StubApi, run: Run) -> None:
+        api.will(202, a_saga("PENDING"))
+        assert run("start", "nightly", "-d", "null").exit_code == 0
+        assert api.asked[0].raw == b"null"
+
     def test_reads_what_an_editor_marked_as_utf8(self, api: StubApi, run: Run, tmp_path: Path) -> None:
         api.will(202, a_saga("PENDING"))
         file = tmp_path / "request.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, cast
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from sagas.cli.output import escaped, plain
 from sagas.client import SagaView
 from sagas.client.read.advice import advice
+from sagas.core.events import AttentionCode
+from sagas.core.states import SagaStatus
 from sagas.core.text import between, epoch, moment, span
-from tests.unit.client.stub import BEGAN, SAGA_ID, a_saga, a_step
+from tests.unit.client.stub import BEGAN, SAGA_ID, a_saga, a_step, attention
 
 NOW = epoch("2026-11-21T09:49:00.000Z")
 ERROR = {"type": "Timeout", "message": "slow"}
@@ -19,6 +22,20 @@ ERROR = {"type": "Timeout", "message": "slow"}
 
 def told(status: str, **fields: Any) -> list[str]:
     return advice(cast("SagaView", a_saga(status, **fields)), NOW)
+
+
+@pytest.mark.parametrize("code", AttentionCode)
+@pytest.mark.parametrize("status", SagaStatus)
+def test_past_its_pivot_no_command_is_advised_that_the_api_refuses(status: str, code: str) -> None:
+    saga = {"attention": attention(code), "past_pivot": "capture", "steps": [a_step("ship", "FAILED")]}
+    text = " ".join(told(status, **saga))
+    assert not re.search(r"`sagas (cancel|compensate)(?![^`]* --force --reason)", text)
+
+
+def test_a_first_step_that_does_not_begin_may_not_load() -> None:
+    assert told("PENDING", created_at="2026-11-21T09:48:50.000Z") == ["Its first step has not started yet."]
+    (text,) = told("PENDING", created_at="2026-11-21T09:47:50.000Z")
+    assert "`sagas doctor`" in text
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ class Asked:
     path: str
     headers: Mapping[str, str]
     body: Any
+    raw: bytes = b""
 
 
 @dataclass
@@ -74,7 +75,7 @@ def _handler(stub: StubApi) -> type[BaseHTTPRequestHandler]:
         def answer(self) -> None:
             raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             stub.asked.append(
-                Asked(self.command, self.path, dict(self.headers.items()), json.loads(raw) if raw else None)
+                Asked(self.command, self.path, dict(self.headers.items()), json.loads(raw) if raw else None, raw)
             )
             answer = stub.next()
             if answer is None:

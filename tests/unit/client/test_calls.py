@@ -55,6 +55,34 @@ class TestAskedAgain:
         assert [one.headers.get("If-None-Match") for one in api.asked[-2:]] == ['"1"', None]
 
 
+class Nightly(Saga[None], name="nightly"):
+    @step
+    def report(self) -> None: ...
+
+
+def test_a_request_that_does_not_fit_is_named_with_its_path(api: StubApi, client: SagaClient) -> None:
+    order = Order("ten")  # pyright: ignore[reportArgumentType] - the mistake
+    with pytest.raises(InvalidRequest, match=r": \$\.amount is str, expected ") as refused:
+        client.start(Pay, order)
+    assert [problem.path for problem in refused.value.problems] == ["$.amount"]
+    assert api.asked == []
+
+
+class TestARequestOfNone:
+    """Of a saga that has no request. The body is JSON's null, not empty."""
+
+    @pytest.mark.parametrize("saga", [Nightly, "nightly"])
+    def test_is_started(self, api: StubApi, client: SagaClient, saga: Any) -> None:
+        api.will(202, a_saga("PENDING"))
+        client.start(saga, None)
+        assert (api.asked[0].raw, api.asked[0].headers["Content-Type"]) == (b"null", "application/json")
+
+    def test_runs_again(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, a_saga(request=None)).will(202, a_saga("PENDING"))
+        client.rerun("nightly", SAGA_ID)
+        assert [call.raw for call in api.asked] == [b"", b"null"]
+
+
 class TestSignal:
     @pytest.mark.parametrize(
         ("value", "body"),
@@ -71,6 +99,7 @@ class TestSignal:
         api.will(202, a_saga("WAITING"))
         client.signal("create-zip", SAGA_ID, "reply", value)
         assert asked(api) == ("POST", f"{ONE}/signals/reply", body)
+        assert json.loads(api.asked[0].raw) == body
 
     def test_what_has_no_json_form_is_refused(self, api: StubApi, client: SagaClient) -> None:
         with pytest.raises(InvalidRequest) as refused:

@@ -360,6 +360,8 @@ def test_a_test_of_ones_own_can_say_so(tmp_path: Path) -> None:
     assert_fits_release(Everything, lock=path)
     with pytest.raises(AssertionError, match="a new field without a default"):
         assert_fits_release(Priced, lock=path)
+    with pytest.raises(AssertionError, match="Pass all saga types of the service to the assertion, also "):
+        assert_fits_release(lock=path)
 
 
 def test_a_blueprint_that_is_too_large_names_its_largest_type(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,7 +136,7 @@ def test_one_failed_child_fails_the_step_and_all_are_undone() -> None:
     assert outcome.status == "COMPENSATED"
     assert outcome.error is not None
     assert outcome.error.type == "ChildrenFailed"
-    assert "shipments[2] failed and was undone" in outcome.error.message
+    assert "shipments[2] failed and was undone (PermanentError)" in outcome.error.message
     booked = [line.removeprefix("book ") for line in LOG if line.startswith("book")]
     unbooked = [line.removeprefix("unbook ") for line in LOG if line.startswith("unbook")]
     assert sorted(booked) == sorted(unbooked)

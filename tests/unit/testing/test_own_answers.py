@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sagas import Context, Exhausted, Retry, Saga, step, wait_for
+from sagas import Context, Exhausted, Rejected, Retry, Saga, step, wait_for
 from sagas.testing import FakeContext, run
 
 
@@ -72,9 +72,33 @@ def test_a_moment_that_is_no_length_is_told_by_its_wait() -> None:
         run(Lenient, 9, signals={"first": Word("ada")}, at=wrong)
 
 
-def test_a_moment_before_the_wait_is_told_by_it() -> None:
-    with pytest.raises(ValueError, match=r'at: "first" must be after its wait began, not 2:00:00 before'):
-        run(Lenient, 9, signals={"first": Word("ada")}, at={"first": timedelta(hours=-2)})
+class Ordered(Saga[int]):
+    """Waits behind a step."""
+
+    @step
+    def book(self, request: int) -> int:
+        return request
+
+    word = wait_for(Word, timeout=timedelta(days=1))
+
+    @step
+    def close(self, book: int, word: Word) -> str:
+        return f"{book} {word.by}"
+
+
+def test_a_signal_may_come_before_its_wait() -> None:
+    """As through the API: it answers 202 then, and the wait ends when it begins."""
+    outcome = run(Ordered, 9, signals={"word": Word("ada")}, at={"word": timedelta(hours=-2)})
+    assert (outcome.result, outcome.waited) == ("9 ada", {"word": timedelta()})
+    sent = next(entry for entry in outcome.audit if entry.action == "SignalReceived").details["sent_at"]
+    assert sent <= next(entry for entry in outcome.audit if entry.action == "StepCompleted").at
+
+
+def test_a_signal_before_its_wait_may_be_too_much() -> None:
+    """Its saga ends without the wait."""
+    early = {"word": timedelta(seconds=-1)}
+    outcome = run(Ordered, 9, fail={"book": Rejected("no")}, signals={"word": Word("ada")}, at=early)
+    assert outcome.status == "COMPENSATED"
 
 
 def test_a_signal_of_another_type_is_told_with_what_is_wrong() -> None:
@@ -113,3 +137,10 @@ def test_a_step_that_is_tried_no_more_has_failed() -> None:
     assert outcome.error is not None
     assert (outcome.status, outcome.error.type) == ("COMPENSATED", "SagaTimedOut")
     assert outcome.steps == {"end": "FAILED"}, "as the API shows it"
+
+
+def test_a_result_that_the_saga_continued_without_is_none() -> None:
+    outcome = run(Lenient, 9, signals={"second": Word("ada")})
+    assert outcome.results[Lenient.first] is None
+    with pytest.raises(KeyError):
+        _ = run(Lenient, 9).results[Lenient.second]  # the saga was undone

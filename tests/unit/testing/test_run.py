@@ -15,8 +15,22 @@ from typing import Any, cast
 
 import pytest
 
-from sagas import Context, DefinitionError, InvalidRequest, PermanentError, Rejected, Retry, Saga, TimedOut, step
+from sagas import (
+    Context,
+    DefinitionError,
+    InvalidRequest,
+    NotYet,
+    PermanentError,
+    Rejected,
+    Retry,
+    Saga,
+    TimedOut,
+    step,
+    wait_for,
+)
 from sagas.core.text import epoch
+from sagas.errors import TooLarge
+from sagas.operations import LARGEST_BODY
 from sagas.testing import run
 from tests.support.sagas import ONCE, Fatal, Order, Reminded, Seat, Stubborn, Trip
 
@@ -216,6 +230,26 @@ def test_it_ends_as_its_policies_say(saga_class: Any, fail: Any, status: str, at
     assert actions(outcome.audit).count("StepFailed") == attempts
     assert outcome.error is not None
     assert outcome.error.step in fail
+
+
+class Essay(Saga[str]):
+    """Takes a text, and waits for another one."""
+
+    review = wait_for(str, timeout=timedelta(hours=1))
+
+    @step
+    def publish(self, request: str, review: str) -> int:
+        return len(request) + len(review)
+
+
+@pytest.mark.parametrize("letter", ["x", "ü"])
+def test_it_takes_what_the_api_takes(letter: str) -> None:
+    longest = letter * ((LARGEST_BODY - 2) // len(letter.encode()))  # without the quotes
+    assert run(Essay, longest, signals={"review": longest}).result == 2 * len(longest)
+    for request, review, path in ((longest + "x", "x", "request"), ("x", longest + "x", 'signals: "review"')):
+        with pytest.raises(TooLarge) as refused:
+            run(Essay, request, signals={"review": review})
+        assert str(refused.value).startswith(f"{path}: is {LARGEST_BODY + 1:,} bytes of JSON; the API takes")
 
 
 def test_a_result_of_another_type_fails_the_step() -> None:
@@ -431,3 +465,18 @@ def test_a_result_may_be_larger_than_an_item_of_dynamodb() -> None:
             return len(make)
 
     assert run(Large, Order("x")).result == 500_000
+
+
+class Printing(Saga[str]):
+    """Polls for four seconds."""
+
+    @step(poll_timeout=timedelta(seconds=4))
+    def label(self, request: str) -> str:
+        raise NotYet(1, request)
+
+
+@pytest.mark.parametrize(("message", "text"), [("", "not yet after 4 s"), ("queued", "not yet after 4 s: queued")])
+def test_a_poll_that_ran_out_says_so(message: str, text: str) -> None:
+    error = run(Printing, message).error
+    assert error is not None
+    assert (error.type, error.message) == ("NotYet", text)
