@@ -26,7 +26,7 @@ INDEXES = {
     "open": ("open_shard", "due"),
     "by_name": ("name_shard", "created_at"),
     "ended": ("ended", "ended_at"),
-    "attention": ("attention_shard", "attention_at"),
+    "incidents": ("incident_shard", "incident"),
 }
 
 

@@ -77,7 +77,7 @@ class TestTables:
             "open": ["open_shard", "due"],
             "by_name": ["name_shard", "created_at"],
             "ended": ["ended", "ended_at"],
-            "attention": ["attention_shard", "attention_at"],
+            "incidents": ["incident_shard", "incident"],
         }
         assert all(index["Projection"] == {"ProjectionType": "KEYS_ONLY"} for index in indexes.values())
 

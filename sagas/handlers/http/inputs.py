@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from typing import Any, cast
 from urllib.parse import parse_qs
 
 from sagas.authoring.shapes.base import Path
+from sagas.core.events import AttentionCode
 from sagas.core.ids import KEY_PATTERN, LONGEST_CANCEL_REASON, LONGEST_CORRELATION_ID
 from sagas.core.states import SagaStatus
 from sagas.core.text import parse_json, plain
@@ -27,6 +29,9 @@ LARGEST_BODY = 256 * 1024
 FORM = "application/x-www-form-urlencoded"
 MOST_FIELDS = 1_000
 """The maximum number of fields in a form."""
+
+INCIDENT_FILTER = ("type", "step", "code", "error")
+"""The query parameters that choose the sagas of an incident. Each is allowed only with those before it."""
 
 WHOLE_ID = 36
 """The number of characters of a saga's id."""
@@ -216,6 +221,19 @@ class Request:
         if not text.endswith(mark):
             raise invalid("cursor", [Problem("query.cursor", "must be from an earlier answer of the same list")])
         return text.removesuffix(mark)
+
+    def incident(self) -> list[str]:
+        """Return type, step, code and error type of the sagas that are asked for, or the first of these. An empty error
+        stands for sagas without an error."""
+        given = [self.text(name) for name in INCIDENT_FILTER]
+        kind = list(itertools.takewhile(lambda value: value is not None, given))
+        for name, needed, value in zip(INCIDENT_FILTER[1:], INCIDENT_FILTER, given[1:], strict=False):
+            if value is not None and self.text(needed) is None:
+                raise invalid("parameters", [Problem(f"query.{name}", f"allowed only with {needed}")])
+        if len(kind) > 2 and kind[2] not in list(AttentionCode):
+            problem = Problem("query.code", f"unknown; expected one of {', '.join(AttentionCode)}")
+            raise invalid("parameters", [problem])
+        return kind
 
     def flag(self, name: str) -> bool:
         """Return a query parameter that is ``true`` or ``false``; false if it is missing."""
