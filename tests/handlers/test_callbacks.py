@@ -6,7 +6,9 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlencode
 
+import jsonschema_rs
 import pytest
 
 from sagas import Context, Exhausted, Retry, Saga, SagaError, step, wait_for
@@ -14,6 +16,7 @@ from sagas.engine.operate.callbacks import Callbacks, CallbackTarget
 from sagas.errors import NotFound
 from sagas.handlers import api as api_handler
 from sagas.handlers import step as step_handler
+from sagas.handlers.http.inputs import FORM
 from sagas.store.callback_keys import CallbackKeys
 from tests.engine.test_waits import Approval
 from tests.handlers.conftest import Answer, Make, Site, request
@@ -312,6 +315,27 @@ def test_the_description_has_the_route_and_what_it_takes(public: Site) -> None:
     name = schema["$ref"].removeprefix("#/components/schemas/")
     assert set(described["components"]["schemas"][name]["properties"]) == {"by", "note"}
     assert {"200", "202", "404", "409", "413", "422"} <= set(operation["responses"])
+
+
+@pytest.mark.parametrize(
+    ("form", "fits"),
+    [
+        ({"by": "ada"}, True),
+        ({"by": "ada", "note": "now"}, True),
+        ({"note": "now"}, False),
+        ({"by": ["ada", "ben"]}, False),
+        ({"by": "ada", "colour": "blue"}, False),
+    ],
+)
+def test_a_form_is_described_as_it_is_taken(public: Site, form: dict[str, Any], fits: bool) -> None:
+    described: dict[str, Any] = public.call("GET", "/openapi.json").body
+    content = described["paths"]["/callbacks/{token}"]["post"]["requestBody"]["content"][FORM]
+    schema = content["schema"] | {"components": described["components"]}
+    _, path = _asked(public)
+    event = request("POST", path, urlencode(form, doseq=True)) | {"headers": {"Content-Type": FORM}}
+    answer = api_handler.handler(event, LambdaContext())
+    assert jsonschema_rs.validator_for(schema).is_valid(form) is fits
+    assert answer["statusCode"] == (202 if fits else 422)
 
 
 def test_no_token_gets_into_the_log(public: Site, caplog: pytest.LogCaptureFixture) -> None:

@@ -32,6 +32,8 @@ _ANYWHERE = ("400", "403", "429", "500", "502", "503", "504")
 """Statuses that any call can get, from API Gateway or because a store is out of reach."""
 
 _SAGA_ID: Json = {"type": "string", "format": "uuid"}
+_FIELD: Json = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 2}]}
+"""The value of a field of a form: a text, or the texts of a name that comes several times."""
 _ID_START: Json = {"type": "string", "minLength": SHORTEST_ID_START}
 _RETRY_AFTER: Json = {"required": True, "schema": {"type": "integer", "minimum": 1}}
 _KEY = (
@@ -213,7 +215,9 @@ def _callback_path(sagas: list[SagaType], schemas: list[TypeSchemas]) -> Json:
     )
     token = {"name": "token", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
     open_to_all: Json = {"security": list[Json](), **_body({"anyOf": bodies})}
-    open_to_all["requestBody"]["content"] |= {FORM: {"schema": {"type": "object"}}}
+    # A body that fits one of the types, as far as the texts of a form can.
+    form: Json = {"type": "object", "additionalProperties": _FIELD, "anyOf": bodies}
+    open_to_all["requestBody"]["content"] |= {FORM: {"schema": form}}
     return {operation.path: {"parameters": [token], "post": _described(operation) | open_to_all}}
 
 

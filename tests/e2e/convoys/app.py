@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functions.checkout import Checkout
 from sagas.cdk import FunctionOptions, SagaService
 from tests.e2e.convoys.sagas import Carried, Convoy
 
@@ -24,7 +25,8 @@ def main() -> None:
     SagaService(
         stack,
         "Sagas",
-        sagas=[Convoy, Carried],
+        # Functions have the packages of the sagas. The convoys use the shop of the checkout's package.
+        sagas=[Convoy, Carried, Checkout],
         isolation="saga",
         # What a worker had in hand when it was killed comes back when its function's time is over.
         functions={Carried: FunctionOptions(maximum_concurrency=3, timeout=12), Convoy: FunctionOptions(timeout=12)},
