@@ -152,6 +152,14 @@ class TestTables:
         message = refused(stack, tables={"sagas": control(stack, open=None)})
         assert "lacks the index open with the partition key open_shard (S) and the sort key due (S)" in message
 
+    def test_an_index_that_projects_too_little(self, stack: Stack) -> None:
+        table = control(stack, incidents=None)
+        keys = {"partition_key": attribute("incident_shard"), "sort_key": attribute("incident")}
+        table.add_global_secondary_index(
+            index_name="incidents", projection_type=dynamodb.ProjectionType.KEYS_ONLY, **keys
+        )
+        assert "the index incidents must project seq, too" in refused(stack, tables={"sagas": table})
+
     def test_an_index_with_other_keys(self, stack: Stack) -> None:
         message = refused(stack, tables={"sagas": control(stack, by_name=("created_at", "name_shard"))})
         assert "the index by_name must have the partition key name_shard (S)" in message

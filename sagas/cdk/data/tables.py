@@ -121,13 +121,13 @@ def _table(scope: Construct, id: str, form: TableForm, options: ServiceOptions) 
     )
     for name, keys in form.indexes.items():
         partition, sort = _attributes(keys)
-        projected = form.projected.get(name)
+        projected = [*form.projected.get(name, ())]
         table.add_global_secondary_index(
             index_name=name,
             partition_key=partition,
             sort_key=sort,
             projection_type=dynamodb.ProjectionType.INCLUDE if projected else dynamodb.ProjectionType.KEYS_ONLY,
-            non_key_attributes=projected,
+            non_key_attributes=projected or None,
             # An index that is not ready throttles its table.
             warm_throughput=warm,
         )
