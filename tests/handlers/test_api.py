@@ -303,10 +303,10 @@ def test_attention_of_one_incident(site: Make) -> None:
             ids[f"{name} {type(error).__name__}"] = s.begin(name)
             s.run()
     page = s.call("GET", "/attention", type="fatal", group="incident").body["incidents"]
-    assert [(one["error_type"], one["count"], one["at_least"]) for one in page] == [
+    assert {(one["error_type"], one["count"], one["at_least"]) for one in page} == {
         ("ValueError", 1, False),
         ("KeyError", 1, False),
-    ]
+    }
     for one in page:
         kind = {"type": "fatal", "step": "second", "code": one["code"], "error": one["error_type"]}
         assert _ids(s.call("GET", "/attention", **kind)) == [ids[f"fatal {one['error_type']}"]]
