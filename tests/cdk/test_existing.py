@@ -154,9 +154,11 @@ class TestTables:
 
     def test_an_index_that_projects_too_little(self, stack: Stack) -> None:
         table = control(stack, incidents=None)
-        keys = {"partition_key": attribute("incident_shard"), "sort_key": attribute("incident")}
         table.add_global_secondary_index(
-            index_name="incidents", projection_type=dynamodb.ProjectionType.KEYS_ONLY, **keys
+            index_name="incidents",
+            partition_key=attribute("incident_shard"),
+            sort_key=attribute("incident"),
+            projection_type=dynamodb.ProjectionType.KEYS_ONLY,
         )
         assert "the index incidents must project seq, too" in refused(stack, tables={"sagas": table})
 

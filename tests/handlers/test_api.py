@@ -327,9 +327,7 @@ def test_attention_of_one_incident(site: Make) -> None:
         ({"type": "fatal", "step": "second", "code": "broken"}, "query.code", "unknown; expected one of "),
     ],
 )
-def test_a_filter_of_incidents_is_given_from_the_left(
-    site: Make, query: dict[str, str], path: str, message: str
-) -> None:
+def test_a_filter_of_incidents_begins_with_the_type(site: Make, query: dict[str, str], path: str, message: str) -> None:
     refused = site(Fatal).call("GET", "/attention", **query)
     (problem,) = refused.body["error"]["details"]
     assert (refused.status, problem["path"]) == (422, path)

@@ -84,11 +84,6 @@ ERRORS = (
 """Types of errors: none, hostile ones, too long ones, and one that another begins with."""
 
 
-def _wrong(kind: tuple[str, str], moment: int) -> SagaState:
-    name, error = kind
-    return saga(SagaStatus.FAILED, saga=name, error_type=error, attention=NOW + moment / 1000)
-
-
 def _wrong(name: str, error: str, moment: int) -> SagaState:
     return saga(SagaStatus.FAILED, saga=name, error_type=error, attention=NOW + moment / 1000)
 

@@ -260,10 +260,9 @@ def units_of(table: str, before: Item | None, after: Item | None, *, transacted:
         for partition, sort in (old, new) if old != new else ():  # an entry is deleted, and another put
             if partition and sort:
                 units[index, str(plain(partition)[1])] += 1
-        if old == new and all(new):
-            units[index, str(plain(new[0])[1])] += any(
-                before[name] != after[name] for name in _PROJECTED.get(index, ())
-            )
+        if before and after and old == new and all(new):
+            changed = any(before[name] != after[name] for name in _PROJECTED.get(index, ()))
+            units[index, str(plain(new[0])[1])] += changed
     return units
 
 

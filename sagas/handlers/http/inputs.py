@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import itertools
 import json
 import os
 import re
@@ -226,7 +225,7 @@ class Request:
         """Return type, step, code and error type of the sagas that are asked for, or the first of these. An empty error
         stands for sagas without an error."""
         given = [self.text(name) for name in INCIDENT_FILTER]
-        kind = list(itertools.takewhile(lambda value: value is not None, given))
+        kind = [value for value in given if value is not None]
         for name, needed, value in zip(INCIDENT_FILTER[1:], INCIDENT_FILTER, given[1:], strict=False):
             if value is not None and self.text(needed) is None:
                 raise invalid("parameters", [Problem(f"query.{name}", f"allowed only with {needed}")])
