@@ -307,16 +307,17 @@ class Page(TypedDict):
 
 class IncidentView(IncidentKey):
     """The sagas of a ``type`` that need an operator for the same reason. The first of them was added to the list at
-    ``first_seen``, the last at ``last_seen``."""
+    ``first_seen``, the last at ``last_seen``. ``at_least``: there may be more than ``count``."""
 
     type: str
     count: Count
+    at_least: bool
     first_seen: Time
     last_seen: Time
 
 
 class IncidentList(TypedDict):
-    """Incidents, oldest first. ``at_least``: more sagas need an operator than were counted."""
+    """Incidents, oldest first. ``at_least``: there are more incidents than these."""
 
     incidents: list[IncidentView]
     at_least: bool

@@ -19,7 +19,15 @@ from sagas.engine.read.views import read_only_view, saga_view, verification_view
 from sagas.errors import Conflict, Problem
 from sagas.handlers.http.answers import Served, answer, linked
 from sagas.handlers.http.bodies import read_body
-from sagas.handlers.http.inputs import WHOLE_ID, Request, checked_id, checked_id_start, cursor_for, invalid
+from sagas.handlers.http.inputs import (
+    INCIDENT_FILTER,
+    WHOLE_ID,
+    Request,
+    checked_id,
+    checked_id_start,
+    cursor_for,
+    invalid,
+)
 from sagas.handlers.telemetry import telemetry
 from sagas.operations import CompensationRequest, Reason, RecoveryAttempts, Resolution, RetryRequest
 from sagas.store.index.listing import IndexPosition
@@ -137,15 +145,16 @@ def attention_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serve
 
     def list_attention() -> Response[str]:
         request = _request(app)
-        request.check_query("type", "limit", "cursor", "group")
-        if (name := request.text("type")) is not None:
-            reader.refuse_unknown(name)
+        request.check_query(*INCIDENT_FILTER, "limit", "cursor", "group")
+        kind = request.incident()
+        if kind:
+            reader.refuse_unknown(kind[0])
         if (group := request.text("group")) is not None:
             if group != "incident":
                 raise invalid("parameters", [Problem("query.group", "must be incident")])
-            return with_etag(request, reader.incidents(name))
-        of = "attention", name
-        return _listed(request, reader.attention(name, request.limit(), request.cursor(*of)), *of)
+            return with_etag(request, reader.incidents(kind))
+        of = "attention", kind
+        return _listed(request, reader.attention(request.limit(), request.cursor(*of), kind), *of)
 
     return [list_attention]
 

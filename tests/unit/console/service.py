@@ -187,13 +187,19 @@ class FakeService:
         for saga in self.sagas.values():
             if why := saga["attention"]:
                 key = {"type": saga["type"], **{part: why[part] for part in ("step", "code", "error_type")}}
-                seen = {"count": 0, "first_seen": why["since"], "last_seen": why["since"]}
+                seen = {"count": 0, "at_least": False, "first_seen": why["since"], "last_seen": why["since"]}
                 found.setdefault((*key.values(),), key | seen)["count"] += 1
         return {"incidents": [*found.values()], "at_least": self.at_least}
 
-    def attention(self, name: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Any:
+    def attention(self, name: str, *, step: str, code: str, error: str, limit: int) -> Any:
         self._did("attention")
-        return {"sagas": [saga for saga in self.sagas.values() if saga["attention"]], "cursor": None}
+        kind = {"step": step, "code": code, "error_type": error or None}
+        found = [
+            saga
+            for saga in self.sagas.values()
+            if saga["type"] == name and saga["attention"] and kind.items() <= saga["attention"].items()
+        ]
+        return {"sagas": found[:limit], "cursor": None}
 
     def audit(self, name: str, saga_id: str) -> Any:
         self._did("audit", name, saga_id)
