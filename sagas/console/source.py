@@ -26,7 +26,7 @@ _PAGES_OF_RUNNING = 3
 _MOST_INCIDENTS = 24
 """The console reads the sagas of at most this many incidents."""
 _MOST_NEEDING = 100
-"""The console reads at most this many sagas of an incident."""
+"""The console reads at most this many sagas of an incident, and of a type."""
 
 
 class Source:
@@ -91,6 +91,10 @@ class Source:
     def incidents(self) -> Any:
         """Return the incidents for which sagas need an operator, with counts."""
         return self._cache.get(("incidents",), self.client.incidents)
+
+    def needing(self, name: str) -> list[Any]:
+        """Return sagas of a type that need an operator, at most a hundred."""
+        return self._cache.get(("attention", name), lambda: self.client.attention(name, limit=_MOST_NEEDING)["sagas"])
 
     def of_incidents(self, incidents: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
         """Return of each incident the sagas that have waited longest; none of those after the first few incidents."""

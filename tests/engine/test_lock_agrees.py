@@ -387,3 +387,14 @@ def test_a_result_that_the_saga_lacks_is_none(bench: Make, new: type[Saga[Any]],
         "pay": result,
         "tell": 1,
     }
+
+
+def test_a_parameter_that_does_not_say_none_waits_for_the_result(bench: Make) -> None:
+    """Its author did not say that the result may be missing."""
+    b = bench(Old)
+    saga_id = b.start("lock", {"item": "train"})
+    deployed(b, TakesWhatIsNewAsAnything)
+    b.run()
+    saga = b.show(saga_id)
+    assert (saga["status"], saga["error"]["type"]) == ("DEAD_LETTERED", "TypeChanged")
+    assert "insure" in saga["error"]["message"]

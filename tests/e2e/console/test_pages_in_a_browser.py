@@ -14,7 +14,7 @@ from tests.e2e.console.accessible import barriers
 from tests.e2e.console.conftest import Open, Tab
 from tests.e2e.console.scene import STALLED, UNDO_FAILED, WAITING
 from tests.support.pictured import MADE_OF, made_of
-from tests.unit.client.stub import a_step, attention
+from tests.unit.client.stub import SEQ, a_step, attention
 from tests.unit.console.service import HOSTILE, FakeService, a_letter, a_pause, a_type, an_entry, dead, numbered
 
 pytestmark = pytest.mark.slow
@@ -106,7 +106,7 @@ def test_a_tick_stays_with_its_saga_when_others_come(console: Open, service: Fak
     assert ticked.is_checked()
     assert not page.get_by_label(f"Select {numbered(0x63)}").is_checked()
     assert page.locator("input[name=one]:checked").evaluate_all("all => all.map(one => one.value)") == [
-        f"checkout/{UNDO_FAILED}"
+        f"checkout/{UNDO_FAILED}/{SEQ}"
     ]
     tab.press("Enter")  # where one is has moved as well
     page.wait_for_url(f"**{UNDO_FAILED}")

@@ -90,7 +90,16 @@ class Service(SagaClient):
         at = int(cursor or 0)
         return {"sagas": found[at : at + 1], "cursor": str(at + 1) if at + 1 < len(found) else None}
 
-    def attention(self, type: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Any:
+    def attention(
+        self,
+        type: str | None = None,
+        *,
+        step: str | None = None,
+        code: str | None = None,
+        error: str | None = None,
+        limit: int = 20,
+        cursor: str | None = None,
+    ) -> Any:
         """Likewise."""
         self.asked.append(("attention", type))
         found = [one for one in self.sagas if one["attention"]]

@@ -191,13 +191,13 @@ class FakeService:
                 found.setdefault((*key.values(),), key | seen)["count"] += 1
         return {"incidents": [*found.values()], "at_least": self.at_least}
 
-    def attention(self, name: str, *, step: str, code: str, error: str, limit: int) -> Any:
+    def attention(self, name: str, *, limit: int, **kind: str) -> Any:
         self._did("attention")
-        kind = {"step": step, "code": code, "error_type": error or None}
+        wanted = {"error_type" if part == "error" else part: value or None for part, value in kind.items()}
         found = [
             saga
             for saga in self.sagas.values()
-            if saga["type"] == name and saga["attention"] and kind.items() <= saga["attention"].items()
+            if saga["type"] == name and saga["attention"] and wanted.items() <= saga["attention"].items()
         ]
         return {"sagas": found[:limit], "cursor": None}
 
