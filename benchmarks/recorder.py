@@ -93,11 +93,9 @@ class Tables:
         """Return the indexes of a table."""
         found: list[Index] = []
         for index in self._description(table).get("GlobalSecondaryIndexes", ()):
-            assert index["Projection"]["ProjectionType"] == "KEYS_ONLY", (
-                "what writing to another kind costs is not known"
-            )
-            partition, sort = (part["AttributeName"] for part in index["KeySchema"])
-            found.append((partition, sort))
+            assert index["Projection"]["ProjectionType"] != "ALL", "what writing to such an index costs is not known"
+            keys = (part["AttributeName"] for part in index["KeySchema"])
+            found.append((*keys, *index["Projection"].get("NonKeyAttributes", ())))
         return found
 
     def _description(self, table: str) -> dict[str, Any]:

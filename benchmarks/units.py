@@ -9,8 +9,8 @@ from typing import Any
 
 Item = dict[str, Any]
 """An item as DynamoDB's JSON has it, each value under its type. An empty one stands for none."""
-Index = tuple[str, str]
-"""The keys of an index that holds nothing but keys: partition and sort."""
+Index = tuple[str, ...]
+"""What an index holds: partition key, sort key, and what it projects besides."""
 
 KILOBYTE = 1024
 _READ = 4 * KILOBYTE
@@ -50,13 +50,16 @@ def write_units(before: Item, after: Item, *, transaction: bool = False) -> int:
 
 
 def index_units(before: Item, after: Item, indexes: Iterable[Index]) -> int:
-    """Return what the write costs in the table's indexes: nothing while their keys stay, two writes when a key changes,
-    one to enter or leave."""
+    """Return what the write costs in the table's indexes: nothing while what they have stays, two writes when a key
+    changes, one to enter, to leave, or if only another attribute changes. An index has two keys, then what it projects
+    besides."""
     total = 0
-    for keys in indexes:
-        old, new = ([json.dumps(item.get(key)) for key in keys] for item in (before, after))
-        if old != new:
-            total += sum("null" not in side for side in (old, new))
+    for names in indexes:
+        old, new = ([json.dumps(item.get(name)) for name in names] for item in (before, after))
+        if old[:2] != new[:2]:
+            total += sum("null" not in side[:2] for side in (old, new))
+        elif old != new:
+            total += "null" not in new[:2]
     return total
 
 

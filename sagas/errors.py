@@ -14,10 +14,12 @@
     ├── InvalidRequest            the caller's input is not valid; ``problems`` lists the paths
     ├── NotFound                  the saga type or saga does not exist
     ├── Conflict                  the saga's state does not allow the call
+    │   └── StateChanged          the saga has left the state that the call names; ``saga`` is the saga as it is now
     ├── TooLarge                  a payload is larger than can be stored
     └── Unavailable               a store or queue is out of reach, or the type is paused: try later
         ├── Ambiguous             the request may or may not have taken effect
         ├── Denied                AWS refuses the request until a right, a key or a table changes
+        ├── WrongTables           the tables belong to another service, so this one does nothing with them
         └── NewerFormat           a newer version of the library wrote the data; the saga waits for that version
 
 Each branch corresponds to what the caller should do. ``sagas.aws`` translates errors of boto3 and botocore to errors of
@@ -27,9 +29,9 @@ this tree, so they appear nowhere else.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 
 class SagaError(Exception):
@@ -201,6 +203,19 @@ class Conflict(SagaError):
     """The saga's state does not allow this call. The message names the state."""
 
 
+class StateChanged(Conflict):
+    """The saga has left the state that the call names with ``seq``, so the call did not change it.
+
+    Args:
+        message: one line for people.
+        saga: the saga as it is now, as the API shows it, without request and results.
+    """
+
+    def __init__(self, message: str, saga: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.saga = saga
+
+
 class TooLarge(SagaError):
     """A payload is too large to store."""
 
@@ -220,6 +235,23 @@ class Unavailable(SagaError):
 
 class Ambiguous(Unavailable):
     """The response was lost: the request may or may not have taken effect."""
+
+
+class WrongTables(Unavailable):
+    """The tables belong to another service, so this one does nothing with them.
+
+    Args:
+        table: the name of the table of sagas.
+        owner: the id of the service that the tables belong to.
+        service: the id of this service.
+    """
+
+    def __init__(self, table: str, owner: str, service: str) -> None:
+        belong = f"the tables belong to service {owner!r}, not to this service, {service!r} (table {table})"
+        advice = f"correct tables=, or take them over, with the ids that they have, by service_id={owner!r}"
+        super().__init__(f"{belong}; {advice}", retry_after=60)
+        self.owner = owner
+        self.service = service
 
 
 class Denied(Unavailable):

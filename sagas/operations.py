@@ -34,9 +34,26 @@ def _option(help: str, *flags: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Reason:
-    """The body of a request with only a reason, for example a retry or a purge."""
+    """The body of a request with only a reason, for example a purge."""
 
     reason: str = field(default="", metadata=_option(_WHY))
+
+
+SEQ_HELP = "Number of the last audit entry that you have seen; refused if the saga has a later one"
+_SEQ = "seq"
+"""The field that names the state of a saga, so that an operator's call acts on no other state."""
+
+
+def _seq() -> Any:
+    return field(default=None, metadata=_option(SEQ_HELP))
+
+
+@dataclass(frozen=True)
+class RetryRequest:
+    """The body of a retry. With ``seq``, it acts only on a saga whose last audit entry has this number."""
+
+    reason: str = field(default="", metadata=_option(_WHY))
+    seq: int | None = _seq()
 
 
 @dataclass(frozen=True)
@@ -49,19 +66,23 @@ class Cancellation:
 
 @dataclass(frozen=True)
 class CompensationRequest:
-    """The body of a request to undo a saga. With ``force`` and a reason, it may be COMPLETED or past its pivot."""
+    """The body of a request to undo a saga. With ``force`` and a reason, it may be COMPLETED or past its pivot. With
+    ``seq``, its last audit entry must have this number."""
 
     reason: str = field(default="", metadata=_option(_WHY))
     force: bool = field(default=False, metadata=_option("Also undo a saga that is COMPLETED or past its pivot"))
+    seq: int | None = _seq()
 
 
 @dataclass(frozen=True)
 class Resolution:
-    """How a saga was settled by hand. ``steps`` are the steps that were undone by hand."""
+    """How a saga was settled by hand. ``steps`` are the steps that were undone by hand. With ``seq``, the saga's last
+    audit entry must have this number."""
 
     reason: str = field(metadata=_option("Why the saga is settled, for the audit trail"))
     action: str = field(default="", metadata=_option("What you did"))
     steps: list[str] = field(default_factory=list[str], metadata=_option("A step that you undid by hand", "--step"))
+    seq: int | None = _seq()
 
 
 @dataclass(frozen=True)
@@ -181,6 +202,16 @@ class Operation:
         )
 
     @property
+    def bulk_options(self) -> tuple[str, ...]:
+        """The names of the options that many sagas can share, without the reason."""
+        return tuple(option.name for option in self.options if option.name not in ("reason", _SEQ))
+
+    @property
+    def takes_seq(self) -> bool:
+        """Whether the operation can name the state that it is for."""
+        return any(option.name == _SEQ for option in self.options)
+
+    @property
     def needed(self) -> tuple[str, ...]:
         """The names of the options that operators must give."""
         return tuple(option.name for option in self.options if option.default is option.default_factory is MISSING)
@@ -255,7 +286,7 @@ VERIFY = Operation(
 )
 RETRY = Operation(
     *("retry", "POST", f"{_ONE}/retry", "operate", "Retry one {type}", "Saga", "202", _CHANGE),
-    body=Reason,
+    body=RetryRequest,
     verb=Verb(
         help="Retry sagas that have stopped: the failed step, the failed undos, or a step whose function handled no "
         "message.",

@@ -72,7 +72,7 @@ WHY = {
     ("the audit table", "dynamodb:Scan"): "once a week: find starts that died between their two writes, and delete them",
     ("the payload bucket", "s3:ListBucket"): "purge: find what a saga has there",
     ("`payloads/*` of the payload bucket", "s3:DeleteObject"): "purge; delete the payload of a refused start or signal",
-    ("indexes `open`, `by_name`, `attention`, `ended` of the control table", "dynamodb:Query"): "list sagas by state, type, need and end",
+    ("indexes `open`, `by_name`, `incidents`, `ended` of the control table", "dynamodb:Query"): "list sagas by state, type, need and end",
     ("the bucket that is swept", "s3:ListBucket"): "with `allow_sweep`: list the objects under the saga's prefix",
     ("`scans/*` of the bucket that is swept", "s3:GetObject"): "with `allow_sweep`: delete orphans; not with `action=\"report\"`",
     ("`audit/*` of the archive's bucket", "s3:PutObject"): "add to the archive; neither read nor delete",

@@ -44,6 +44,7 @@ CODES = {
     "malformed_body": ("The body is not JSON, or has an object with the same key twice.", "Fixed by the caller", "no: it fails the same way"),
     "not_found": ("The saga type, saga, step or path does not exist.", "Fixed by the caller", "no"),
     "conflict": ("The saga's state does not allow the call; the message names the state.", "Fixed by the caller, after reading the saga", "no"),
+    "state_changed": ("The saga has a later audit entry than the call's `seq`, or none with that number. `saga` is the saga as it is now.", "Fixed by the caller, after reading the saga", "no; with the same `seq` only if the answer was lost"),
     "too_large": ("The body is larger than 256 KB.", "Fixed by the caller: put the data into S3", "no"),
     "idempotency_key_reused": ("The key was used with another request.", "Fixed by the caller: another key, or the first request", "no"),
     "invalid_request": ("The input is not valid. `details` lists paths and messages.", "Fixed by the caller", "no"),

@@ -58,7 +58,7 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
     lasted = f"took {between(saga['created_at'], end_of(saga))}"
     since = lasted if saga["status"] in ENDED else ago(saga["created_at"], now)
     when = f"started {moment(saga['created_at'])} as version {plain(saga['version'])}, {since}"
-    when += f", last changed {ago(saga['updated_at'], now)}"
+    when += f", last changed {ago(saga['updated_at'], now)}, seq {saga['seq']}"
     if saga.get("paused"):
         title.append(" paused", "red")
     if saga["cancel_requested_at"]:
@@ -198,7 +198,7 @@ def show_incidents(incidents: Iterable[IncidentView], now: float, *, wide: bool 
         why = incident["error_type"] or incident["code"].replace("_", " ")
         times = (moment(at) if whole(wide) else ago(at, now) for at in (incident["first_seen"], incident["last_seen"]))
         action = needed(incident["code"], incident["step"], f"{incident['type']} --all")
-        row = incident["type"], incident["step"], why, str(incident["count"]), *times
+        row = incident["type"], incident["step"], why, f"{incident['count']:,}{'+' * incident['at_least']}", *times
         rows.append([*row, action.title.lower(), action.means])
     columns = {"type": 0, "step": 0, "error": 0, "sagas": 0, "since": 2, "last": 1, "next": 0, "what to do": 3}
     display(listing(columns, rows, wide=wide))

@@ -6,7 +6,17 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, Problem, SagaError, TooLarge, Unavailable
+from sagas.errors import (
+    Ambiguous,
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    Problem,
+    SagaError,
+    StateChanged,
+    TooLarge,
+    Unavailable,
+)
 
 _RETRY_AFTER = 5.0
 """The seconds before a retry, unless a header of the answer gives them."""
@@ -37,6 +47,9 @@ def error_of(answer: Any, *, writes: bool) -> SagaError:
     error = cast("dict[str, Any]", value) if isinstance(value, dict) else whole
     status = answer.status_code
     message = str(error.get("message") or error.get("Message") or f"the API answered {status}")
+    saga: Any = whole.get("saga")
+    if error.get("code") == "state_changed" and isinstance(saga, dict):
+        return StateChanged(message, cast("dict[str, Any]", saga))
     if status in _SIMPLE:
         return _SIMPLE[status](message)
     if status in _INVALID:

@@ -259,16 +259,29 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         values = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in keys}
         return self._transport.ask(LIST, query={**values, **query})
 
-    def attention(self, type: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Page:
-        """Return summaries of the sagas that need an operator, the longest waiting first. Each has ``attention``.
+    def attention(
+        self,
+        type: str | None = None,
+        *,
+        step: str | None = None,
+        code: str | None = None,
+        error: str | None = None,
+        limit: int = 20,
+        cursor: str | None = None,
+    ) -> Page:
+        """Return summaries of the sagas that need an operator, in the order of type, step, code, error type and time.
+        Each has ``attention``.
 
         Args:
-            type: the saga type; ``None`` lists all types. With a type, one call reads at most 2,000 sagas of any type,
-                so a page with a ``cursor`` can be short.
+            type: the saga type; ``None`` lists all types.
+            step: only sagas with trouble at this step of the type.
+            code: only sagas with this reason, the ``code`` of ``attention``; requires a step.
+            error: only sagas with this type of error, ``""`` for those without an error; requires a code.
             limit: the maximum number of sagas to return, 1 to 100.
             cursor: the cursor of the previous page.
         """
-        return self._transport.ask(ATTENTION, query={"type": type, "limit": limit, "cursor": cursor})
+        query = {"type": type, "step": step, "code": code, "error": error, "limit": limit, "cursor": cursor}
+        return self._transport.ask(ATTENTION, query=query)
 
     def audit(self, type: str, saga_id: str) -> Iterator[AuditEntry]:
         """Yield the whole audit trail of a saga, oldest entry first. The client reads it page by page.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import logging
+import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field
@@ -25,6 +26,7 @@ from sagas.operations import VERBS
 _LOG = logging.getLogger(__name__)
 _FOR_MANY = (*(name for name, operation in VERBS.items() if operation.bulk_statuses), Do.RECOVER)
 _RATES = (1, 5, 20)
+_SEQ = re.compile("[0-9]{1,9}")
 _BY_SQS = "SQS moves them back."
 _ONE_WALK = threading.Lock()
 """Only one thread reads a dead-letter queue, because reading hides the messages from others for a while."""
@@ -60,6 +62,8 @@ def act_on(client: Any, do: str, item: Item, form: Form) -> tuple[str, str]:
             if operation is None or not operation.verb.label:
                 raise NotFound(f"unknown action {do!r}")
             chosen = {option.name: value for option in operation.options if (value := _option_of(form, option))}
+            if operation.takes_seq:
+                chosen["seq"] = item.seq
             for needed in operation.needed:
                 _need(needed, chosen.get(needed, ""))
             getattr(client, do)(name, saga_id, **chosen)
@@ -85,7 +89,7 @@ def _option_of(form: Form, option: Field[Any]) -> Any:
 
 def on_saga(desk: Desk, _request: Request, form: Form, name: str, saga_id: str, do: str) -> Response:
     """Apply an action to one saga, and return to its page."""
-    client, item = desk.source.client, Item(name, saga_id)
+    client, item = desk.source.client, Item(name, saga_id, _seq_in(_one(form, "seq")))
     name, saga_id = act_on(client, do, item, form)
     if note := take_letters(client, do, [item]):
         _LOG.warning("%s", note)
@@ -181,11 +185,11 @@ def begin_job(desk: Desk, _request: Request, form: Form) -> Response:
     again = desk.jobs.get(int(_one(form, "again"))) if _one(form, "again").isdecimal() else None
     if "matching" in form:
         chosen_by = sagas.filter_of(desk, {name: values[0] for name, values in form.items()})
-        chosen = [Item(each["type"], each["saga_id"]) for each in sagas.matching(desk, chosen_by)]
+        chosen = [Item(each["type"], each["saga_id"], each["seq"]) for each in sagas.matching(desk, chosen_by)]
     elif again is not None:
         chosen = again.unfinished
     else:
-        chosen = [Item(*text.partition("/")[::2]) for text in form.get("one") or form.get("all", [])]
+        chosen = [_item_in(text) for text in form.get("one") or form.get("all", [])]
     if not chosen:
         raise InvalidRequest("no saga is chosen", [Problem("one", "choose at least one saga")])
     if "first" in form:
@@ -198,8 +202,21 @@ def begin_job(desk: Desk, _request: Request, form: Form) -> Response:
     if again is None and wish and wish not in map(str, _RATES):
         raise InvalidRequest("invalid rate", [Problem("rate", "must be 1, 5 or 20")])
     rate = again.rate if again is not None else float(wish) if wish else None
-    job = desk.jobs.start(do, reason, chosen, rate)
+    job = desk.jobs.start(do, reason, chosen, rate, again.name if again is not None else None)
     return _back(desk, f"/jobs/{job.job_id}")
+
+
+def _item_in(text: str) -> Item:
+    """Return the saga that a row of a page stands for, as the page shows it."""
+    name, _, rest = text.partition("/")
+    saga_id, _, seq = rest.partition("/")
+    return Item(name, saga_id, _seq_in(seq))
+
+
+def _seq_in(text: str) -> int:
+    if not _SEQ.fullmatch(text):
+        raise InvalidRequest("the page does not say which state it shows", [Problem("seq", "load the page again")])
+    return int(text)
 
 
 def stop_job(desk: Desk, _request: Request, _form: Form, number: int) -> Response:

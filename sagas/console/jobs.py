@@ -18,10 +18,11 @@ _LISTED = 200
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A saga in a job."""
+    """A saga in a job, as the operator saw it: ``seq`` is the number of its last audit entry."""
 
     name: str
     saga_id: str
+    seq: int
 
 
 Act = Callable[[str, Item, str], str]
@@ -33,19 +34,21 @@ TakeLetters = Callable[[str, Iterable[Item]], str]
 @dataclass(slots=True)
 class Job:
     """An action on many sagas, at most ``rate`` per second. ``job_id`` is the number of the job in this console. Audit
-    trails have the unique id in the report, and the reason."""
+    trails have its unique ``name`` and the reason. A job that goes on with another keeps its name, so that a call whose
+    answer was lost can be repeated."""
 
     job_id: int
     do: str
     reason: str
     items: Mapping[str, Item]
     rate: float
+    name: str = field(default_factory=new_job)
     report: Report = field(init=False)
     _stop: threading.Event = field(default_factory=threading.Event)
     _ended: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
-        self.report = Report(new_job(), (*self.items,))
+        self.report = Report(self.name, (*self.items,))
 
     @property
     def unfinished(self) -> list[Item]:
@@ -100,11 +103,15 @@ class Jobs:
         self._number = 0
         self._lock = threading.Lock()
 
-    def start(self, do: str, reason: str, items: Iterable[Item], rate: float | None = None) -> Job:
-        """Start a job. ``rate`` is in sagas per second. Default: the console's rate."""
+    def start(
+        self, do: str, reason: str, items: Iterable[Item], rate: float | None = None, name: str | None = None
+    ) -> Job:
+        """Start a job. ``rate`` is in sagas per second. Default: the console's rate. ``name`` is that of the job that
+        this one goes on with, if any."""
         with self._lock:
             self._number += 1
-            job = Job(self._number, do, reason, {item.saga_id: item for item in items}, rate or self._rate)
+            by_id = {item.saga_id: item for item in items}
+            job = Job(self._number, do, reason, by_id, rate or self._rate, name or new_job())
             self._jobs[job.job_id] = job
             for old in [*self._jobs][:-_REMEMBERED]:
                 if self._jobs[old].ended:

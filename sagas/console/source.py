@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar, cast
 
@@ -22,8 +23,10 @@ _SHORTEST_ID = 4
 """The service accepts the start of an id if it has at least this many characters."""
 _PAGES_OF_RUNNING = 3
 """The search for dead workers reads at most this many pages of a hundred running sagas."""
-_MOST_NEEDING = 200
-"""The console reads at most this many sagas of the attention list."""
+_MOST_INCIDENTS = 24
+"""The console reads the sagas of at most this many incidents."""
+_MOST_NEEDING = 100
+"""The console reads at most this many sagas of an incident, and of a type."""
 
 
 class Source:
@@ -89,11 +92,22 @@ class Source:
         """Return the incidents for which sagas need an operator, with counts."""
         return self._cache.get(("incidents",), self.client.incidents)
 
-    def attention(self) -> list[Any]:
-        """Return the sagas that have needed an operator the longest."""
-        return self._cache.get(
-            ("attention",), lambda: _gathered(lambda at: self.client.attention(limit=100, cursor=at), _MOST_NEEDING)
-        )
+    def needing(self, name: str) -> list[Any]:
+        """Return sagas of a type that need an operator, at most a hundred."""
+        return self._cache.get(("attention", name), lambda: self.client.attention(name, limit=_MOST_NEEDING)["sagas"])
+
+    def of_incidents(self, incidents: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+        """Return of each incident the sagas that have waited longest; none of those after the first few incidents."""
+        asks = [partial(self._of_incident, incident) for incident in incidents[:_MOST_INCIDENTS]]
+        return [*self.together(*asks), *([] for _ in incidents[_MOST_INCIDENTS:])]
+
+    def _of_incident(self, incident: Mapping[str, Any]) -> list[Any]:
+        kind = {"step": incident["step"], "code": incident["code"], "error": incident["error_type"] or ""}
+
+        def ask() -> list[Any]:
+            return self.client.attention(incident["type"], **kind, limit=_MOST_NEEDING)["sagas"]
+
+        return self._cache.get(("attention", incident["type"], *kind.values()), ask)
 
     def counts(self) -> dict[str, str]:
         """Return the numbers in the console's menu, by path, at most a minute old."""
@@ -102,7 +116,7 @@ class Source:
         breakers = self._cache.in_background(("breakers",), self._breakers, list[Any]())
         letters = self._cache.in_background(("all letters",), self._all_letters, 0)
         counts = {
-            "/": f"{sum(incident['count'] for incident in found['incidents'])}{'+' * found['at_least']}",
+            "/": f"{sum(incident['count'] for incident in found['incidents'])}{'+' * counted_short(found)}",
             "/letters": str(letters),
             "/breakers": str(sum(breaker["state"] != "closed" for breaker in breakers)),
         }
@@ -178,6 +192,11 @@ class Source:
         """Return the saga from the cache, unless the list shows a later change."""
         saga = self._cache.last(("show", summary["type"], summary["saga_id"]), None)
         return saga if saga is not None and saga["updated_at"] >= summary["updated_at"] else None
+
+
+def counted_short(found: Mapping[str, Any]) -> bool:
+    """Whether more sagas may need an operator than incidents have in all."""
+    return found["at_least"] or any(incident["at_least"] for incident in found["incidents"])
 
 
 def _gathered(ask: Callable[[str | None], Any], most: int) -> list[Any]:

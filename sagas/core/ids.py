@@ -28,10 +28,14 @@ LONGEST_CANCEL_REASON = 500
 LONGEST_REASON = 4_000
 """Maximum characters of any other reason. A page of the audit trail may have a hundred, and must fit into an answer."""
 
+LAST_SEQ = 10**9 - 1
+"""The largest number of an audit entry. No saga has so many."""
 
-def id_for_key(saga: str, key: str) -> str:
-    """Return the saga id for an idempotency key."""
-    return id_from(saga, key)
+
+def id_for_key(service: str, saga: str, key: str) -> str:
+    """Return the saga id for an idempotency key. Two services never make the same id, and so never the same keys of
+    steps, keys in S3 or ids of events."""
+    return id_from(service, saga, key)
 
 
 def id_from(*parts: object) -> str:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from sagas.core.commands import Discard, Postpone
 from sagas.core.events import Fact
 from sagas.core.states import SagaState
-from sagas.errors import PermanentError
+from sagas.errors import PermanentError, WrongTables
 from sagas.messaging.message import Message
 from sagas.messaging.work import Work
 from sagas.store.control.control import ControlItems
@@ -61,6 +61,10 @@ class EngineObserver(CommitObserver, Protocol):
         """The current secret of callback URLs is too short, so the previous one signs them."""
         ...
 
+    def wrong_tables(self, error: WrongTables) -> None:
+        """The tables belong to another service, so nothing is done with them."""
+        ...
+
 
 class NullObserver:
     """An observer that does nothing."""
@@ -78,6 +82,9 @@ class NullObserver:
         """Do nothing."""
 
     def callback_key_too_short(self) -> None:
+        """Do nothing."""
+
+    def wrong_tables(self, error: WrongTables) -> None:
         """Do nothing."""
 
 

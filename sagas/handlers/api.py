@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from functools import lru_cache
+from functools import lru_cache, wraps
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -13,7 +13,8 @@ from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 
 from sagas.engine.composition.api import Api
 from sagas.errors import SagaError
-from sagas.handlers.http.answers import answer_error, answer_unexpected
+from sagas.handlers.http.answers import Served, answer_error, answer_unexpected
+from sagas.handlers.http.inputs import Request
 from sagas.handlers.http.sagas import (
     attention_operations,
     list_operations,
@@ -55,7 +56,7 @@ def _app() -> APIGatewayRestResolver:
     app = APIGatewayRestResolver(debug=False, strip_prefixes=[mount] if mount else None)
 
     def answer(error: SagaError) -> Response[str]:
-        refusal = answer_error(error)
+        refusal = answer_error(error, Request(app.current_event.raw_event).base)
         if refusal.status_code == 500:
             return unexpected(error)
         telemetry().logger.info("request refused", extra={"error": type(error).__name__})
@@ -68,7 +69,18 @@ def _app() -> APIGatewayRestResolver:
 
     app.exception_handler(SagaError)(answer)
     app.exception_handler([NotFoundError, Exception])(unexpected)
-    served = {function.__name__: function for of in SERVED for function in of(app, engine)}
+
+    def with_own_tables(function: Served) -> Served:
+        """Return the function of an operation, which does nothing with the tables of another service."""
+
+        @wraps(function)
+        def serve(**arguments: str) -> Response[str]:
+            engine.pauses.all()
+            return function(**arguments)
+
+        return serve
+
+    served = {function.__name__: with_own_tables(function) for of in SERVED for function in of(app, engine)}
     for operation in OPERATIONS:
         app.route(_PARAMETER.sub(_argument, operation.path), operation.method)(served[operation.name])
     if engine.callbacks is not None:

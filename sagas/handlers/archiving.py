@@ -15,12 +15,11 @@ from sagas.core.text import iso
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.invocation import warm
 from sagas.handlers.telemetry import frames, telemetry
-from sagas.store.journal.entries import Entry, action_of
+from sagas.store.journal.entries import ARCHIVED, Entry, action_of
 from sagas.store.journal.journal import entry_if_any
 
 ARCHIVE_BUCKET = "SAGAS_ARCHIVE_BUCKET"
 """The variable that names the bucket."""
-_PREFIX = "audit"
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
@@ -52,7 +51,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     if not lines:
         return {}
     at, number, event_id = first[0]
-    key = f"{_PREFIX}/{datetime.fromtimestamp(float(at), UTC):%Y/%m/%d/%H}/{number}-{event_id}.jsonl.gz"
+    key = f"{ARCHIVED}/{datetime.fromtimestamp(float(at), UTC):%Y/%m/%d/%H}/{number}-{event_id}.jsonl.gz"
     # Without the current time, the same lines give the same bytes.
     body = gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
     with translated("S3"):

@@ -129,6 +129,7 @@ class _Commands(Struct, frozen=True):
         self, command: Start | Signal | Cancel, received: Received, actor: str, correlation: str | None
     ) -> None:
         engine = self.engine
+        engine.pauses.all()  # refuses the tables of another service
         match command:
             case Start():
                 key = command.key or received.first_id

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from sagas.engine.composition.supervisor import Supervisor
-from sagas.errors import InvalidRequest, Problem
+from sagas.errors import InvalidRequest, Problem, WrongTables
 from sagas.handlers.invocation import warm
 from sagas.handlers.tasks.finding import find
 from sagas.handlers.tasks.publishing import replay
@@ -54,8 +54,13 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def _tick(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Run the tasks that are due. If one fails, the others run, and then the invocation fails."""
+    """Run the tasks that are due. If one fails, the others run, and then the invocation fails. Nothing runs on tables
+    of another service, which are logged and counted: a failure would only repeat the call."""
     tasks = due_tasks(event, _engine().every)
+    try:
+        _engine().pauses.claim_tables()
+    except WrongTables:
+        return {}
     counts, failures = dict[str, Any](), list[Exception]()
     for number, due in enumerate(tasks, start=1):
         task = due["task"]
@@ -70,6 +75,7 @@ def _tick(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 def _run(task: str, event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Run one task. Returns its counts."""
+    _engine().pauses.all()  # refuses the tables of another service
     if task in ("recover", "purge") and event.get("queue") is not None:
         return find(task, event, context, _engine())
     if task == "recover":

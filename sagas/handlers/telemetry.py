@@ -17,7 +17,7 @@ from sagas.core.events import INPUTS, LOST, Fact, Postponed
 from sagas.core.rules import unread_of
 from sagas.core.states import SagaState, SagaStatus, StepStatus
 from sagas.core.text import iso
-from sagas.errors import NewerFormat
+from sagas.errors import NewerFormat, WrongTables
 from sagas.messaging.message import Message
 
 if TYPE_CHECKING:
@@ -86,6 +86,9 @@ METRICS: Final = {
     "AuditMismatch": Metric("The number of sampled audit trails that differ from what was written.", "service"),
     "CallbackKeyTooShort": Metric(
         "The current secret of callback URLs has fewer than 32 bytes. The previous one signs them.", "service"
+    ),
+    "WrongTables": Metric(
+        "A function has found that the tables belong to another service, and did nothing with them.", "service"
     ),
     "CommandRejected": Metric(
         "A command or event was rejected; the dead-letter queue has it, with the reason.", "service"
@@ -159,6 +162,11 @@ class Telemetry:
         """Log and count a read of a secret of callback URLs that is too short."""
         self.logger.error("the current secret of callback URLs is too short, so the previous one signs them")
         self.measure("CallbackKeyTooShort", 1)
+
+    def wrong_tables(self, error: WrongTables) -> None:
+        """Log and count a read of tables that belong to another service."""
+        self.problem("the tables belong to another service", reason=str(error))
+        self.measure("WrongTables", 1)
 
     def postponed(self, reason: str, until: float, **fields: str) -> None:
         """Log why a message comes back: this invocation has no ``time`` for it. ``until``: epoch seconds."""

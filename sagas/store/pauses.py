@@ -1,6 +1,9 @@
 """The pauses that are on, in one item, which each environment reads every few seconds. It has what a worker needs: the
 scopes, and what each of them stops. An item per pause has the operator and the reason, so the common item stays small.
 
+The common item also has the id of the service that the tables belong to, because every function reads this item before
+it acts. A function of another service does nothing: its types, steps and queues are not those of the sagas.
+
 Each write changes one pause, on condition that it is unchanged since it was read. The items of types and steps are
 kept when their pauses end, because a release may remove a step while it is paused. There is one per name at most.
 """
@@ -15,8 +18,10 @@ from msgspec.structs import replace
 from sagas.core.gates import NO_PAUSE, Pause, Scope
 from sagas.core.states import SagaState
 from sagas.core.text import iso
+from sagas.errors import WrongTables
+from sagas.store.connection import Refused
 from sagas.store.control.mapping import Item, attributes_of, text_in, time_of
-from sagas.store.tables import Tables, packed, unpacked
+from sagas.store.tables import StoreSettings, Tables, packed, unpacked
 
 _KEY: Item = {"saga_id": {"S": "pauses"}}
 """The key of the common item in the table of sagas, which no saga can have."""
@@ -24,6 +29,8 @@ _GOOD_FOR = 5.0
 """Seconds for which pauses are cached. After that time, a pause or its end takes effect everywhere."""
 _OF = "of:"
 """Prefix of scopes in the item. It distinguishes them from the item's key."""
+_SERVICE = "service"
+"""The attribute with the id of the service."""
 _KINDS = ("starts_only", "starts", "undos")
 
 
@@ -32,26 +39,39 @@ class Pauses:
 
     Args:
         tables: the tables in which the pauses are stored.
-        table: the name of the table of sagas.
+        settings: the settings of the store, which name the table and this service.
         now: epoch seconds.
         stamp: returns a new nonce, which identifies a write.
+        wrong: called when the tables belong to another service.
     """
 
-    def __init__(self, tables: Tables, table: str, now: Callable[[], float], stamp: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        settings: StoreSettings,
+        now: Callable[[], float],
+        stamp: Callable[[], str],
+        wrong: Callable[[WrongTables], None] = lambda error: None,
+    ) -> None:
         self._tables = tables
-        self._table = table
+        self._table = settings.sagas_table
+        self._service = settings.service
         self._now = now
         self._stamp = stamp
+        self._wrong = wrong
+        self._ours = False
         self._cached: tuple[float, dict[Scope, Pause]] | None = None
         self._described: dict[Scope, Pause] = {}
 
     def all(self, *, fresh: bool = False) -> dict[Scope, Pause]:
         """Return the pauses that are on, without operators and reasons. Unless ``fresh``, they may come from the cache
-        or an eventually consistent read, which costs half."""
+        or an eventually consistent read, which costs half. Raises ``WrongTables`` if the tables belong to another
+        service."""
         if not fresh and self._cached is not None and self._now() - self._cached[0] < _GOOD_FOR:
             return self._cached[1]
         request = {"TableName": self._table, "Key": _KEY, "ConsistentRead": fresh}
         item: Item = self._tables.connection.dispatch("GetItem", request).get("Item") or {}
+        self._check_owner(item)
         pauses = {
             Scope.parse(text.removeprefix(_OF)): _pause_of(unpacked(stored))
             for text, stored in item.items()
@@ -59,6 +79,35 @@ class Pauses:
         }
         self.cache(pauses)
         return pauses
+
+    def claim_tables(self) -> None:
+        """Store the id of this service in tables that have none. Raises ``WrongTables`` if they belong to another
+        service."""
+        self.all()
+        if self._ours:
+            return
+        request = {
+            "TableName": self._table,
+            "Key": _KEY,
+            "UpdateExpression": "SET #service = :service",
+            "ConditionExpression": "attribute_not_exists(#service)",
+            "ExpressionAttributeNames": {"#service": _SERVICE},
+            "ExpressionAttributeValues": {":service": {"S": self._service}},
+        }
+        try:
+            self._tables.connection.dispatch("UpdateItem", request)
+        except Refused:  # the read was not up to date, or another service was faster
+            self.all(fresh=True)
+        self._ours = True
+
+    def _check_owner(self, item: Item) -> None:
+        """Refuse the tables of another service. Those without an id belong to whichever service claims them first."""
+        owner = text_in(item, _SERVICE)
+        self._ours = owner == self._service
+        if owner and not self._ours:
+            error = WrongTables(self._table, owner, self._service)
+            self._wrong(error)
+            raise error
 
     def cache(self, pauses: dict[Scope, Pause]) -> None:
         """Cache the pauses for a few seconds."""
@@ -139,6 +188,13 @@ class Pauses:
         return {
             by_key[text_in(item, "saga_id")]: {name: text_in(item, name) for name in ("by", "reason")} for item in items
         }
+
+
+def owner_of(table: str, dynamodb: Any) -> str:
+    """Return the id of the service that a table of sagas belongs to; empty if none has claimed it. ``dynamodb``: a
+    client of boto3."""
+    item: Item = dynamodb.get_item(TableName=table, Key=_KEY).get("Item") or {}
+    return text_in(item, _SERVICE)
 
 
 def _key(scope: Scope) -> Item:

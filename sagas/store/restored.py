@@ -8,22 +8,26 @@ saga may run on the tables yet. An interrupted run can be repeated.
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from threading import Event
 from typing import Any
 
 from msgspec import Struct
 
+from sagas.aws import translated
 from sagas.core.ids import child_id
-from sagas.core.states import ENDED
-from sagas.core.text import iso
+from sagas.core.states import ENDED, Purge
+from sagas.core.text import epoch, iso
 from sagas.store.connection import SharedConnection
 from sagas.store.control.mapping import Item, attributes_of, number_in
 from sagas.store.joins import FORWARD
+from sagas.store.journal.entries import ARCHIVED
 
 _SEGMENTS = 32
 """The number of segments of a table that are scanned in parallel."""
@@ -120,6 +124,40 @@ def _still_to_come(connection: SharedConnection, sagas: str, ends: Sequence[Item
     children = {_child_of(end): end for end in ends}
     restored = _sagas(connection, sagas, children, "status", "order")
     return [end for end in ends if not _has_come(end, restored.get(_child_of(end), {}))]
+
+
+class PurgedSaga(Struct, frozen=True, order=True):
+    """A restored saga that a caller had purged. ``at``: when, as text."""
+
+    at: str
+    saga: str
+    saga_id: str
+    actor: str
+
+
+def purged_by_hand(
+    connection: SharedConnection, s3: Any, sagas: str, bucket: str, restored_to: float
+) -> list[PurgedSaga]:
+    """Return the restored sagas that callers had purged after that time, as the archive of the audit trail has it.
+    Those whose retention expires are purged again without a request. ``restored_to``: epoch seconds to which the table
+    of sagas was restored."""
+    first = datetime.fromtimestamp(restored_to - _BEFORE, UTC)
+    place = {"Bucket": bucket, "Prefix": f"{ARCHIVED}/", "StartAfter": f"{ARCHIVED}/{first:%Y/%m/%d/%H}"}
+
+    def purges(key: str) -> list[PurgedSaga]:
+        text = gzip.decompress(s3.get_object(Bucket=bucket, Key=key)["Body"].read()).decode()
+        lines = [json.loads(line) for line in text.splitlines() if '"purged"' in line]
+        return [
+            PurgedSaga(line["at"], line["saga"], line["saga_id"], line["actor"])
+            for line in lines
+            if line["change"] == "purged" and Purge(epoch(line["at"]), line["actor"]).requested
+        ]
+
+    with translated("S3"), ThreadPoolExecutor(_SEGMENTS, "reading") as pool:
+        pages = s3.get_paginator("list_objects_v2").paginate(**place)
+        keys = [item["Key"] for page in pages for item in page.get("Contents", ())]
+        purged = {one.saga_id: one for found in pool.map(purges, keys) for one in found if one.at > iso(restored_to)}
+    return sorted(purged[saga_id] for saga_id in _sagas(connection, sagas, purged))
 
 
 def _child_of(end: Item) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, cast
 
@@ -18,7 +20,7 @@ from pynamodb.attributes import (
     UnicodeSetAttribute,
 )
 from pynamodb.constants import MAP
-from pynamodb.indexes import GlobalSecondaryIndex, KeysOnlyProjection
+from pynamodb.indexes import GlobalSecondaryIndex, IncludeProjection, KeysOnlyProjection
 from pynamodb.models import Model
 
 from sagas.aws import BEST_EFFORT
@@ -32,6 +34,7 @@ class StoreSettings(Struct, frozen=True):
     """Names and limits.
 
     Args:
+        service: the id of the service, ``SAGAS_SERVICE``.
         sagas_table: the table of control items.
         audit_table: the table of journal entries.
         payload_bucket: the bucket for payloads that are too large for an entry; empty if there is none.
@@ -46,6 +49,7 @@ class StoreSettings(Struct, frozen=True):
         never_expiring: saga types whose sagas are kept for good, because nothing else records which objects they own.
     """
 
+    service: str
     sagas_table: str
     audit_table: str
     payload_bucket: str = ""
@@ -141,13 +145,13 @@ def _control(settings: StoreSettings) -> type[Model]:
         name_shard = UnicodeAttribute(hash_key=True)
         created_at = UnicodeAttribute(range_key=True)
 
-    class AttentionIndex(GlobalSecondaryIndex[Any]):
+    class IncidentsIndex(GlobalSecondaryIndex[Any]):
         class Meta:
-            index_name = "attention"
-            projection = KeysOnlyProjection()
+            index_name = "incidents"
+            projection = IncludeProjection(["seq"])
 
-        attention_shard = UnicodeAttribute(hash_key=True)
-        attention_at = UnicodeAttribute(range_key=True)
+        incident_shard = UnicodeAttribute(hash_key=True)
+        incident = UnicodeAttribute(range_key=True)
 
     class EndedIndex(GlobalSecondaryIndex[Any]):
         class Meta:
@@ -208,14 +212,14 @@ def _control(settings: StoreSettings) -> type[Model]:
         updated_at = UnicodeAttribute()
         open_shard = UnicodeAttribute(null=True)
         due = UnicodeAttribute(null=True)
-        attention_shard = UnicodeAttribute(null=True)
-        attention_at = UnicodeAttribute(null=True)
+        incident_shard = UnicodeAttribute(null=True)
+        incident = UnicodeAttribute(null=True)
         name_shard = UnicodeAttribute()
         ended = UnicodeAttribute(null=True)
         ended_at = UnicodeAttribute(null=True)
         open = OpenIndex()
         by_name = NameIndex()
-        attention_index = AttentionIndex()
+        incidents = IncidentsIndex()
         by_end = EndedIndex()
 
     return ControlItem
@@ -370,44 +374,57 @@ def is_encrypted(text: str) -> bool:
     return text.startswith(MARK)
 
 
-_SECONDS = 19
-"""The characters of a time up to its seconds. More are not stored, because every byte costs money."""
-_LARGEST = 1024
-"""Maximum bytes of a sort key."""
+_LONGEST_ERROR = 200
+"""Maximum characters of an error's type in a sort key, which has at most 1,024 bytes. Names are shorter."""
+_ESCAPED = re.compile(r"[#%\x00-\x1f\x7f-\x9f]")
+_ESCAPE = re.compile(r"%([0-9A-F]{2})")
 
 
 class Incident(Struct, frozen=True):
-    """Why a saga needs an operator, and since when. It is the sort key of the attention list, so incidents can be
-    grouped without a read of the sagas.
+    """Why a saga needs an operator, and since when. It is the sort key of the index of these sagas: what is wrong from
+    the left, the time from the right. So the index groups incidents, and counts and lists the sagas of one, without a
+    read of the sagas.
 
     Args:
-        at: when it began, in the stored form, without fractions of seconds.
         saga: the saga type's name.
         step: the failed step.
         code: why it needs one.
-        error_type: the type of the error; empty if there is none.
+        error_type: the first 200 characters of the error's type; empty if there is none.
+        at: when it began, in the stored form.
     """
 
-    at: str
     saga: str
     step: str
     code: str
     error_type: str
+    at: str
 
     @classmethod
     def of(cls, state: SagaState) -> Incident:
         """Return the incident of a state."""
         unread = unread_of(state)
-        at = f"{iso(unread.since if unread else state.attention)[:_SECONDS]}Z"
-        return cls(at, state.saga, step_in_trouble(state), attention_code(state).value, state.error_type)
+        error = state.error_type[:_LONGEST_ERROR]
+        at = iso(unread.since if unread else state.attention)
+        return cls(state.saga, step_in_trouble(state), attention_code(state).value, error, at)
 
     @classmethod
     def parse(cls, key: str) -> Incident:
         """Parse the format of :attr:`key`."""
-        return cls(*key.split("#", 4))
+        saga, step, code, error, at = key.split("#")
+        return cls(saga, step, code, _ESCAPE.sub(lambda found: chr(int(found[1], 16)), error), at)
+
+    @property
+    def kind(self) -> tuple[str, str, str, str]:
+        """What is wrong, without the time: sagas with an equal one have the same problem."""
+        return self.saga, self.step, self.code, self.error_type
 
     @property
     def key(self) -> str:
-        """The stored form. The incident as a sort key, which sorts by time and fits into a key of DynamoDB."""
-        text = f"{self.at}#{self.saga}#{self.step}#{self.code}#{self.error_type}"
-        return text.encode()[:_LARGEST].decode(errors="ignore")
+        """The stored form."""
+        return key_before(self.kind) + self.at
+
+
+def key_before(kind: Sequence[str]) -> str:
+    """Return what the keys of incidents begin with. ``kind``: their type, step, code and error type, or the first of
+    these."""
+    return "".join(_ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", part[:_LONGEST_ERROR]) + "#" for part in kind)

@@ -20,7 +20,7 @@ from sagas.testing.expressions import Item
 from sagas.testing.tables import MemoryTables
 
 _SETTINGS = StoreSettings(
-    "run-sagas", "run-audit", joins_table="run-joins", payload_limit=2**40, shards=1, region="memory"
+    "run", "run-sagas", "run-audit", joins_table="run-joins", payload_limit=2**40, shards=1, region="memory"
 )
 """A payload limit so high that all payloads stay in their items."""
 

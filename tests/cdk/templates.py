@@ -106,6 +106,7 @@ def everything(app: App) -> None:
         function_options=FunctionOptions(memory_size=320),
         nested_stacks=False,
         service_name="orders",
+        service_id="the-restored",
         environment={"STAGE": "test", **BUCKETS},
         removal_policy=RemovalPolicy.DESTROY,
         deletion_protection=True,

@@ -169,6 +169,19 @@ class TestNames:
         SagaService(stack, "Shop", sagas=[Trip])
         assert ("name", "Prod-Orders-Shop") in dimensions(template_of(stack))
 
+    def test_a_service_has_an_id(self, plain: Template, everything: Template) -> None:
+        def ids(template: Template) -> set[str]:
+            functions = [one for one in of_type(template, "AWS::Lambda::Function") if "Environment" in one]
+            variables = [one["Environment"]["Variables"] for one in functions]
+            return {json.dumps(one["SAGAS_SERVICE"]) for one in variables if "SAGAS_TABLE" in one}
+
+        (derived,) = ids(plain)
+        assert "AWS::StackId" in derived
+        assert ids(everything) == {'"the-restored"'}
+        for odd in ("", "two words", "x" * 65, "a.b"):
+            with pytest.raises(DefinitionError, match="service_id must match"):
+                service(service_id=odd)
+
     def test_one_of_ones_own(self, everything: Template) -> None:
         assert ("name", "orders") in dimensions(everything)
         with pytest.raises(DefinitionError, match="service_name must match"):

@@ -26,7 +26,7 @@ INDEXES = {
     "open": ("open_shard", "due"),
     "by_name": ("name_shard", "created_at"),
     "ended": ("ended", "ended_at"),
-    "attention": ("attention_shard", "attention_at"),
+    "incidents": ("incident_shard", "incident"),
 }
 
 
@@ -151,6 +151,16 @@ class TestTables:
     def test_a_missing_index(self, stack: Stack) -> None:
         message = refused(stack, tables={"sagas": control(stack, open=None)})
         assert "lacks the index open with the partition key open_shard (S) and the sort key due (S)" in message
+
+    def test_an_index_that_projects_too_little(self, stack: Stack) -> None:
+        table = control(stack, incidents=None)
+        table.add_global_secondary_index(
+            index_name="incidents",
+            partition_key=attribute("incident_shard"),
+            sort_key=attribute("incident"),
+            projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+        )
+        assert "the index incidents must project seq, too" in refused(stack, tables={"sagas": table})
 
     def test_an_index_with_other_keys(self, stack: Stack) -> None:
         message = refused(stack, tables={"sagas": control(stack, by_name=("created_at", "name_shard"))})

@@ -85,7 +85,7 @@ class TestAlarms:
                 *[("Sagas", "SagaNeedsAttention"), ("Sagas", "Failing")],
                 *[("Sagas", "OldestOverdueSaga")] * 2,
                 *[("Sagas", "SagaWithoutCode"), ("Sagas", "NewerMessageFormat")],
-                *[("Sagas", "AuditMismatch"), ("Sagas", "InputsUnread")],
+                *[("Sagas", "AuditMismatch"), ("Sagas", "InputsUnread"), ("Sagas", "WrongTables")],
                 *[("AWS/Lambda", "Invocations"), ("AWS/ApiGateway", "5XXError")],
                 *[("AWS/Lambda", "Errors")] * 4,
                 *[("AWS/Lambda", "Throttles")] * 3,

@@ -300,6 +300,20 @@ class TestAsked:
         # The same app in another stack, or deployed anew, has queues of other names.
         assert all("AWS::StackId" in token for token in tokens)
 
+    def test_all_functions_of_a_service_have_its_id(self, tmp_path: Path) -> None:
+        app = App(outdir=str(tmp_path))
+        stack = Stack(app, "Large")
+        SagaService(stack, "Shop", sagas=[Checkout], nested_stacks=True)
+        app.synth()
+        templates = templates_in(tmp_path)
+        (nested,) = resources(templates, "AWS::CloudFormation::Stack")
+        own = json.dumps(nested["Properties"]["Parameters"]["Token"])
+        found = [
+            json.dumps(one["Properties"]["Environment"]["Variables"]["SAGAS_SERVICE"])
+            for one in resources(templates, "AWS::Lambda::Function")
+        ]
+        assert set(found) == {own, json.dumps({"Ref": "Token"})}
+
     def test_with_a_key_and_a_network_of_the_outer_stack(self) -> None:
         templates = templates_in(synthesized("nested_within_a_network"))
         (inner,) = (template for name, template in templates.items() if "nested" in name)

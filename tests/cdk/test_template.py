@@ -77,9 +77,13 @@ class TestTables:
             "open": ["open_shard", "due"],
             "by_name": ["name_shard", "created_at"],
             "ended": ["ended", "ended_at"],
-            "attention": ["attention_shard", "attention_at"],
+            "incidents": ["incident_shard", "incident"],
         }
-        assert all(index["Projection"] == {"ProjectionType": "KEYS_ONLY"} for index in indexes.values())
+        incidents = {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["seq"]}
+        assert {name: index["Projection"] for name, index in indexes.items()} == {
+            **{name: {"ProjectionType": "KEYS_ONLY"} for name in ("open", "by_name", "ended")},
+            "incidents": incidents,
+        }
 
     def test_protected(self, of_type: Find) -> None:
         for table in of_type("AWS::DynamoDB::Table"):
@@ -153,6 +157,7 @@ class TestFunctions:
         assert variables["SAGAS_SHARDS"] == "8"
         assert variables["SAGAS_MAX_RECEIVES"] == "19"
         assert variables["POWERTOOLS_METRICS_NAMESPACE"] == "Sagas"
+        assert '"AWS::StackId"' in json.dumps(variables["SAGAS_SERVICE"])
         assert {"SAGAS_TABLE", "SAGAS_AUDIT_TABLE", "SAGAS_PAYLOAD_BUCKET", "SAGAS_QUEUES", "ZIPS_BUCKET"} <= set(
             variables
         )

@@ -31,10 +31,13 @@ _USE = """
 import sys, time
 from shop import Client
 from shop.api.approval import (
-    audit_approval, cancel_approval, show_approval, signal_approval_decision, start_approval, verify_approval
+    audit_approval, cancel_approval, retry_approval, show_approval, signal_approval_decision, start_approval,
+    verify_approval,
 )
 from shop.api.service import change_type, list_sagas, look_up
-from shop.models import ApprovalDecision, ApprovalOrderRequest, Error, ErrorCode, PauseChange, SagaStatus, TypeName
+from shop.models import (
+    ApprovalDecision, ApprovalOrderRequest, Error, ErrorCode, PauseChange, RetryRequest, SagaStatus, TypeName
+)
 
 client = Client(base_url=sys.argv[1])
 order = ApprovalOrderRequest(order_id="order-1", amount="1250.00", purpose="a workbench")
@@ -93,6 +96,9 @@ unknown = type(saga_id)(int=0)
 refused(show_approval.sync_detailed(unknown, client=client), 404, ErrorCode.NOT_FOUND)
 refused(cancel_approval.sync_detailed(saga_id, client=client), 409, ErrorCode.CONFLICT)
 refused(signal_approval_decision.sync_detailed(saga_id, client=client, body=no), 409, ErrorCode.CONFLICT)
+stale = retry_approval.sync_detailed(saga_id, client=client, body=RetryRequest(seq=waiting.seq))
+refused(stale, 409, ErrorCode.STATE_CHANGED)
+assert stale.parsed.saga.seq == done.seq > waiting.seq
 bad = ApprovalOrderRequest(order_id="order-2", amount="much", purpose="")
 assert refused(start("three", bad), 422, ErrorCode.INVALID_REQUEST).details[0].path == "$.amount"
 different = ApprovalOrderRequest(order_id="order-2", amount="1", purpose="")

@@ -31,6 +31,7 @@ from tests.support.wheels import Wheels
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 PROBE = "python -m tests.e2e.probe.app"
+SERVICE = "python -m tests.e2e.trials.enforced"
 
 REFUSED = """
 import json, os, pathlib
@@ -262,6 +263,22 @@ class TestPersistence:
         assert f"stored with port {port}" in failure_of(
             project, "--app", assembled(PROBE), "--persist", state, "--port", str(free_port())
         )
+
+    def test_a_service_keeps_its_id(self, project: Path) -> None:
+        """So a start that is repeated after the restart is the same saga."""
+        state, port, found = str(project / "state"), free_port(), list[tuple[set[str], str]]()
+        for _ in range(2):
+            running = launch(project, assembled(SERVICE), "--persist", state, port=port)
+            try:
+                functions = running.client("lambda").list_functions()["Functions"]
+                variables = [one.get("Environment", {}).get("Variables", {}) for one in functions]
+                ids = {one["SAGAS_SERVICE"] for one in variables if "SAGAS_SERVICE" in one}
+                saga = running.saga_client().start("invoice", {"order_id": "o-1"}, key="invoice-1")
+                found.append((ids, saga["saga_id"]))
+            finally:
+                running.stop()
+        assert len(found[0][0]) == 1
+        assert found[0] == found[1]
 
 
 def bucket_of(running: Running) -> str:

@@ -15,7 +15,7 @@ from tests.support.bench import Bench
 _INDEXES = (
     ("open_shard", "due"),
     ("name_shard", "created_at"),
-    ("attention_shard", "attention_at"),
+    ("incident_shard", "incident", "seq"),
     ("ended", "ended_at"),
 )
 _LAMBDAS = ("ReceiveMessage", "DeleteMessage")

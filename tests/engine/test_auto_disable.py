@@ -283,7 +283,7 @@ def test_a_key_that_is_known_gets_its_saga_while_starts_are_refused(bench: Make)
         b.start("risky", {"item": "bus"}, key="k-1")
     with pytest.raises(Paused):
         b.start("risky", REQUEST, key="k-2")
-    assert b.engine.journal.entries(id_for_key("risky", "k-2"), [1]) == {}
+    assert b.engine.journal.entries(id_for_key(b.stack.prefix, "risky", "k-2"), [1]) == {}
     b.engine.pausing.pause("risky", "ann", "closed", starts_only=True)
     assert b.start("risky", REQUEST, key="k-1") == known
 

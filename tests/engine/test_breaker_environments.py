@@ -59,7 +59,7 @@ def environments(credentials: None) -> list[Engine]:
     sagas, audit = create_tables(client("dynamodb", url), f"breaker-{uuid4().hex[:8]}")
     clock = ManualClock(round(time.time(), 3))
     # A shard count of its own for each keeps the cache of models from giving all the same connection.
-    settings = [StoreSettings(sagas, audit, shards=n, region=REGION, endpoint_url=url) for n in range(1, 9)]
+    settings = [StoreSettings("test", sagas, audit, shards=n, region=REGION, endpoint_url=url) for n in range(1, 9)]
     routes = Routes("http://queues", {"probed": {"call": "call"}})
     logger = logging.getLogger("sagas")
     return [Engine(Registry([Probed]), each, routes, clock=clock, logger=logger) for each in settings]
@@ -72,7 +72,7 @@ def _items(engine: Engine) -> BreakerItems:
 def _start(engine: Engine) -> Message:
     d = engine
     parts = (d.control, d.journal, _Mail(), d.clock, d.pauses, d.auto_disabler, d.search_keys, d.blueprints)
-    starter = Starter(d.registry, *parts)
+    starter = Starter(d.settings.service, d.registry, *parts)
     saga_id = starter.start("probed", {"item": "train"}).state.saga_id
     return Message(saga_id, "probed", "call", 0, False, 1, message_id=saga_id)
 

@@ -184,6 +184,7 @@ def test_a_saga_of_which_half_of_all_writes_is_refused_loses_no_attempt(
     deployed: Make, clean: None, contention: Contention, reason: str, place: int
 ) -> None:
     b = deployed(Basket, Parcel)
+    b.release()
     contention.reason, contention.place, contention.half = reason, place, random.Random(reason)  # noqa: S311 - it makes no secret
     for number in range(3):
         saga_id = start(b, str(number))

@@ -179,7 +179,7 @@ def test_no_request_asks_for_more_than_it_needs(deployed: Make, wire: Wire) -> N
     w.run()
     w.show(saga_id)
     w.engine.reader.list(["trip"], None, 10, None)
-    w.engine.reader.attention(None, 10, None)
+    w.engine.reader.attention(10, None)
     assert WRITES & set(wire.names())
     assert "Scan" not in wire.names()
     assert not any("ReturnConsumedCapacity" in parameters for _, parameters in wire.requests)
@@ -194,7 +194,7 @@ def test_one_line_of_sagas_attention_is_read_from_the_index_alone(
     w.run()
     table = w.stack.sagas_table
     item = w.stack.dynamodb.get_item(TableName=table, Key={"saga_id": {"S": saga_id}})["Item"]
-    item = {name: item[name] for name in ("saga_id", "attention_shard", "attention_at")}  # nothing else is read
+    item = {name: item[name] for name in ("saga_id", "incident_shard", "incident")}  # nothing else is read
     others = [item | {"saga_id": {"S": f"{saga_id[:-3]}{number:03}"}} for number in range(100, 840)]
     for first in range(0, len(others), 20):
         puts = [{"PutRequest": {"Item": each}} for each in others[first : first + 20]]
@@ -213,8 +213,10 @@ def test_one_line_of_sagas_attention_is_read_from_the_index_alone(
     assert head.split()[:4] == ["type", "step", "error", "sagas"]
     assert line.split()[:4] == ["fatal", "second", "RuntimeError", "741"]
     assert len(api.asked) == 2  # one request for each run
-    assert len(wire.requests) == shards
-    assert {(name, asked.get("IndexName")) for name, asked in wire.requests} == {("Query", "attention")}
+    # All are in one shard. Its first keys are read, the sagas like them are counted, then come the last key and what
+    # follows.
+    assert len(wire.requests) == shards + 3
+    assert {(name, asked.get("IndexName")) for name, asked in wire.requests} == {("Query", "incidents")}
 
 
 def test_which_types_are_paused_is_read_once_in_five_seconds_at_half_the_price(deployed: Make, wire: Wire) -> None:

@@ -128,7 +128,7 @@ def test_a_payload_that_was_changed_is_found(keyed: Bench) -> None:
 
 
 def moved(b: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """The tables and the bucket restored under other names, and deployed with another stack, construct and service."""
+    """The tables and the bucket restored under other names, and deployed with another stack, construct and name."""
     stack = HandmadeStack(*b.stack.classes, prefix="moved")
     tables = {b.stack.sagas_table: stack.sagas_table, b.stack.audit_table: stack.audit_table}
     for before, after in tables.items():
@@ -138,7 +138,8 @@ def moved(b: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
         source = {"Bucket": b.stack.bucket, "Key": one["Key"]}
         stack.s3.copy_object(Bucket=stack.bucket, Key=one["Key"], CopySource=source)
     same = {name: os.environ[name] for name in ("SAGAS_PAYLOAD_KEY", "SAGAS_PAYLOAD_LIMIT")}
-    after = deploy_functions(monkeypatch, stack, Bench, **same, POWERTOOLS_SERVICE_NAME="Moved-Bank")
+    named = {"POWERTOOLS_SERVICE_NAME": "Moved-Bank", "SAGAS_SERVICE": b.stack.prefix}  # the tables have this id
+    after = deploy_functions(monkeypatch, stack, Bench, **same, **named)
     after.clock.time = b.clock.time
     return after
 

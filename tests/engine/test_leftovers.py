@@ -676,7 +676,7 @@ def live(lived: list[tuple[str, Any]], name: str, *, by_hand: bool) -> None:
     with aws():
         bench = at_real_time(Bench(Payout, Family, One))
         deploy(bench, Payout, Family, One, retention=DAY)
-        saga_id = id_for_key(name, "key")
+        saga_id = id_for_key(bench.stack.prefix, name, "key")
         for act, death in lived:
             with pytest.MonkeyPatch.context() as patch, suppress(Death, SagaError):
                 if death is not None:

@@ -62,7 +62,7 @@ def test_requests_are_in_proportion_to_the_stale(url: str, capsys: pytest.Captur
     # The emulator is that of the whole run, and a subject repeats this test in a process of its own.
     run = f"reads{MANY}-{secrets.token_hex(4)}"
     tables = create_tables(client("dynamodb", url), run)
-    settings = StoreSettings(*tables, region=REGION, endpoint_url=url)
+    settings = StoreSettings("test", *tables, region=REGION, endpoint_url=url)
     _fill(settings, [_saga(n, clock.now() - (3600 if n < STALE else 0)) for n in range(MANY)])
     engine = _engine(settings, run, clock, url)
     seen: Counter[str] = Counter()

@@ -230,7 +230,7 @@ def _without_a_function(b: Bench, hours: float) -> None:
 
 
 def _need_a_person(b: Bench) -> list[str]:
-    return sorted(saga["saga_id"] for saga in b.engine.reader.attention(None, 10, None)["sagas"])
+    return sorted(saga["saga_id"] for saga in b.engine.reader.attention(10, None)["sagas"])
 
 
 def _stalls(b: Bench, saga_id: str) -> int:
@@ -295,8 +295,11 @@ def test_a_retry_sends_anew_what_nothing_answers_and_takes_it_off_the_list(bench
     saga_id = _before_pay(b)[0]
     _without_a_function(b, 4)
     b.lose_messages()
-    b.engine.operations.retry("trip", saga_id, "the package is fixed", "ann")
+    seq = b.state(saga_id).seq
+    for _ in range(2):  # as if the first answer had been lost
+        b.engine.operations.retry("trip", saga_id, "the package is fixed", "ann", seq=seq)
     assert saga_id not in _need_a_person(b)
+    assert len(b.stack.entries(saga_id)) == seq + 1
     retried = b.stack.entries(saga_id)[-1]
     assert (retried["action"], retried["actor"]) == ("SagaRecovered", "ann")
     assert retried["details"] == {"stall": False, "reason": "the package is fixed"}

@@ -53,8 +53,8 @@ _EVEN = {"FilterExpression": "even = :even", "ExpressionAttributeValues": {":k":
 
 
 def _saga(number: int, **more: Any) -> dict[str, Any]:
-    names = {"open_shard": "0", "name_shard": "trip#0", "attention_shard": "0", "ended": "trip#COMPLETED#0"}
-    sorts = dict.fromkeys(("due", "created_at", "attention_at", "ended_at"), f"2026-0{number}")
+    names = {"open_shard": "0", "name_shard": "trip#0", "incident_shard": "0", "ended": "trip#COMPLETED#0"}
+    sorts = dict.fromkeys(("due", "created_at", "incident", "ended_at"), f"2026-0{number}")
     texts = {"saga_id": f"s{number}", **names, **sorts}
     return {**{name: {"S": text} for name, text in texts.items()}, **more}
 
@@ -194,7 +194,7 @@ WRITES: dict[str, Request] = {
 _INDEXES = {
     "open": ("open_shard", "0", "due"),
     "by_name": ("name_shard", "trip#0", "created_at"),
-    "attention": ("attention_shard", "0", "attention_at"),
+    "incidents": ("incident_shard", "0", "incident"),
     "ended": ("ended", "trip#COMPLETED#0", "ended_at"),
 }
 READS: dict[str, Request] = {

@@ -244,7 +244,7 @@ def stuck(b: Bench) -> str:
 
 
 def listed(b: Bench) -> list[str]:
-    return [saga["saga_id"] for saga in b.engine.reader.attention(None, 10, None)["sagas"]]
+    return [saga["saga_id"] for saga in b.engine.reader.attention(10, None)["sagas"]]
 
 
 def test_a_saga_that_waits_for_an_operator_ends_at_its_deadline(bench: Make) -> None:
@@ -253,7 +253,7 @@ def test_a_saga_that_waits_for_an_operator_ends_at_its_deadline(bench: Make) -> 
     saga_id = stuck(b)
     item = b.stack.control(saga_id)
     assert item["due"]["S"] == iso(began + 3_600)
-    assert item["attention_at"]["S"].startswith(f"{item['attention']['S'][:19]}Z#")
+    assert item["incident"]["S"].endswith(f"#{item['attention']['S']}")
     assert listed(b) == [saga_id]
     b.clock.advance(3_500)
     b.recover()
@@ -274,7 +274,7 @@ def test_an_operator_who_is_faster_keeps_it_from_its_deadline(bench: Make) -> No
     b.clock.advance(3_000)
     b.engine.operations.retry("stuck-in-time", saga_id, "fixed", "bob")
     assert not listed(b)
-    assert not {"attention_shard", "attention_at"} & b.stack.control(saga_id).keys()
+    assert not {"incident_shard", "incident"} & b.stack.control(saga_id).keys()
     b.run()
     assert b.status(saga_id) == "COMPLETED"
 
@@ -285,7 +285,7 @@ def test_a_cancelled_one_leaves_the_list_at_once(bench: Make, monkeypatch: pytes
     once(monkeypatch, type(b.engine.operations), "_begin_undoing")
     with pytest.raises(Death):
         b.engine.operations.cancel("stuck-in-time", saga_id, "bob")
-    assert not {"attention_shard", "attention_at"} & b.stack.control(saga_id).keys()
+    assert not {"incident_shard", "incident"} & b.stack.control(saga_id).keys()
     b.clock.advance(1)
     b.recover()
     b.run()

@@ -9,7 +9,7 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from sagas.core import undoing
-from sagas.core.events import ChildrenStarted
+from sagas.core.events import ChildrenStarted, SagaResolved
 from sagas.core.ids import child_id, parent_of
 from sagas.core.states import FanOut, SagaState, StepState
 from sagas.engine.children import Children
@@ -45,7 +45,7 @@ def _any_child_is_settled() -> Generator[None]:
     def settle(
         self: Any, name: str, saga_id: str, reason: str, action: str, steps: tuple[str, ...], actor: str
     ) -> SagaState:
-        return self._resolve(self.reader.state(name, saga_id), reason, action, steps, actor)
+        return self._resolve(self.reader.state(name, saga_id), SagaResolved(reason, action, steps), actor, None)
 
     with patch.object(Operations, "resolve", settle):
         yield

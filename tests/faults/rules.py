@@ -21,6 +21,8 @@ from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.core.text import iso
 from sagas.engine import committer
 from sagas.engine.attempt.attempt import SKEW, Attempt
+from sagas.engine.operate import operations
+from sagas.engine.operate.operations import Operations
 from sagas.engine.read.remains import Remains
 from sagas.engine.start.starter import Starter
 from sagas.engine.step_queues import StepQueues
@@ -308,6 +310,18 @@ def _own_entries_not_recognised() -> Generator[None]:
         return found
 
     with patch.object(Journal, "occupant", others):
+        yield
+
+
+@_rule("10: a call acts only on the state that it names", Orders("a failed saga, settled or undone as it was read"))
+def _a_call_acts_on_any_state() -> Generator[None]:
+    with patch.object(Operations, "_repeats", return_value=False):
+        yield
+
+
+@_rule("10: a call that acted is answered again", Orders("a failed saga, settled or undone as it was read"))
+def _no_call_is_answered_again() -> Generator[None]:
+    with patch.object(cast("Any", operations)._Call, "is_recorded_by", return_value=False):
         yield
 
 

@@ -132,7 +132,9 @@ class CrashWorld:
         self.registry = self._registries[0]
         self.chained = False
         """Whether all steps of a saga share a queue and a function, which goes on with what is next."""
-        self.settings = StoreSettings("faults-sagas", "faults-audit", "faults-payloads", shards=2, region=REGION)
+        self.settings = StoreSettings(
+            "faults", "faults-sagas", "faults-audit", "faults-payloads", shards=2, region=REGION
+        )
         self.settings = replace(
             self.settings, retention=RETENTION, key_retention=2 * RETENTION, joins_table="faults-joins"
         )

@@ -294,6 +294,46 @@ def test_attention_by_incident(site: Make) -> None:
     assert (refused.status, refused.body["error"]["details"][0]["path"]) == (422, "query.group")
 
 
+def test_attention_of_one_incident(site: Make) -> None:
+    s = site(Fatal, Stubborn)
+    ids = dict[str, str]()
+    for error in (ValueError("no"), KeyError("no")):
+        FAIL["second"] = error
+        for name in ("fatal", "stubborn"):
+            ids[f"{name} {type(error).__name__}"] = s.begin(name)
+            s.run()
+    page = s.call("GET", "/attention", type="fatal", group="incident").body["incidents"]
+    assert {(one["error_type"], one["count"], one["at_least"]) for one in page} == {
+        ("ValueError", 1, False),
+        ("KeyError", 1, False),
+    }
+    for one in page:
+        kind = {"type": "fatal", "step": "second", "code": one["code"], "error": one["error_type"]}
+        assert _ids(s.call("GET", "/attention", **kind)) == [ids[f"fatal {one['error_type']}"]]
+        assert s.call("GET", "/attention", **kind, group="incident").body["incidents"] == [one]
+        assert _ids(s.call("GET", "/attention", **kind | {"error": "Key"})) == []
+        assert _ids(s.call("GET", "/attention", **kind | {"error": ""})) == []
+    assert sorted(_ids(s.call("GET", "/attention", type="fatal", step="second"))) == sorted(
+        [ids["fatal ValueError"], ids["fatal KeyError"]]
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "path", "message"),
+    [
+        ({"step": "second"}, "query.step", "allowed only with type"),
+        ({"type": "fatal", "code": "failed"}, "query.code", "allowed only with step"),
+        ({"type": "fatal", "step": "second", "error": ""}, "query.error", "allowed only with code"),
+        ({"type": "fatal", "step": "second", "code": "broken"}, "query.code", "unknown; expected one of "),
+    ],
+)
+def test_a_filter_of_incidents_begins_with_the_type(site: Make, query: dict[str, str], path: str, message: str) -> None:
+    refused = site(Fatal).call("GET", "/attention", **query)
+    (problem,) = refused.body["error"]["details"]
+    assert (refused.status, problem["path"]) == (422, path)
+    assert problem["message"].startswith(message)
+
+
 def test_attention_of_one_type_behind_many_of_others(site: Make) -> None:
     FAIL["second"] = ValueError("no")
     s = site(Fatal, Stubborn)

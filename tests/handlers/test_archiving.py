@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import base64
+import copy
 import gzip
 import json
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from sagas.cli.main import app
+from sagas.core.text import iso
 from sagas.errors import FORMAT, InvalidRequest
 from sagas.handlers import archiving
+from sagas.store.connection import SharedConnection
 from sagas.store.journal.entries import linked
-from tests.handlers.conftest import Make, Site
-from tests.support.aws import LambdaContext
+from sagas.store.restored import purged_by_hand
+from tests.handlers.conftest import ANN, Make, Site
+from tests.support.aws import REGION, LambdaContext
 from tests.support.sagas import Trip
 
 AT = 1_790_000_000
@@ -170,3 +176,43 @@ OTHERS: list[Any] = [{}, {"Records": [{}]}, {"Records": None}, [], {"Records": [
 def test_another_event_is_refused(trips: Site, event: Any) -> None:
     with pytest.raises(InvalidRequest, match="the event is invalid"):
         archiving.handler(event, LambdaContext())
+
+
+def test_sagas_purged_by_hand_that_a_restore_brings_back_are_listed(trips: Site) -> None:
+    purged, gone, expired, kept, earlier = (trips.begin("trip") for _ in range(5))
+    trips.run()
+    trips.clock.advance(3_600)
+    restored_to = trips.clock.now()
+    table = trips.stack.sagas_table
+    items = {one["saga_id"]["S"]: one for one in trips.stack.dynamodb.scan(TableName=table)["Items"]}
+    trips.clock.advance(60)
+    for saga_id in (purged, gone, expired):
+        path = f"/sagas/trip/{saga_id}/purge"
+        assert trips.call("POST", path, {"reason": "asked to"}).status == 200
+    tombstones = {one["saga_id"]["S"]: one for one in entries(trips) if "purge" in one}
+    by_supervisor = copy.deepcopy(tombstones[expired])
+    by_supervisor["purge"]["M"]["purge"]["M"]["by"] = {"S": "supervisor"}
+    before: dict[str, Any] = copy.deepcopy(tombstones[purged]) | {"saga_id": {"S": earlier}}
+    before["purge"]["M"]["purge"]["M"]["at"] = {"S": iso(restored_to - 60)}
+    changes = [tombstones[purged], tombstones[gone], by_supervisor, before]
+    at = trips.clock.now()
+    for _ in range(2):  # a batch may be archived twice
+        archive(*(at_time(record(one, "MODIFY"), at) for one in changes), at_time(record(entries(trips)[0]), at))
+    for saga_id in (purged, expired, kept, earlier):  # the other one had not begun at the time of the restore
+        trips.stack.dynamodb.put_item(TableName=table, Item=items[saga_id])
+    connection = SharedConnection(region=REGION)
+    (found,) = purged_by_hand(connection, trips.stack.s3, table, BUCKET, restored_to)
+    assert (found.saga, found.saga_id, found.actor) == ("trip", purged, ANN)
+    assert purged_by_hand(connection, trips.stack.s3, table, BUCKET, at + 7_200) == []
+    arguments = ["trim", table, trips.stack.audit_table, "--archive", BUCKET, "--region", REGION, "--yes"]
+    result = CliRunner().invoke(app, [*arguments, "--restored-to", iso(restored_to)])
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines()[1:] == [
+        f"{BUCKET}: 1 saga purged by hand after that time",
+        f"sagas purge trip {purged}  # purged at {found.at} by {ANN}",
+    ]
+
+
+def at_time(change: dict[str, Any], at: float) -> dict[str, Any]:
+    """A change at another time."""
+    return change | {"dynamodb": change["dynamodb"] | {"ApproximateCreationDateTime": at}}

@@ -334,6 +334,7 @@ def test_a_status_that_there_is_not(site: Make) -> None:
         ("resolve", {"reason": "x", "steps": ["book", "fly"]}, ["$.steps[1]"]),
         ("resolve", {"reason": "x", "steps": [1]}, ["$.steps[0]"]),
         ("resolve", {"reason": 1, "action": 2, "more": 3}, ["$.action", "$.more", "$.reason"]),
+        ("purge", {"reason": "x", "seq": 3}, ["$.seq"]),
     ],
 )
 def test_operations_with_bodies_that_do_not_fit(site: Make, verb: str, body: Any, paths: list[str]) -> None:
@@ -342,11 +343,27 @@ def test_operations_with_bodies_that_do_not_fit(site: Make, verb: str, body: Any
     assert sorted(_refused(s, 422, "invalid_request", event)) == paths
 
 
+@pytest.mark.parametrize("verb", ["retry", "compensate", "resolve"])
+def test_a_seq_that_is_the_number_of_no_entry(site: Make, verb: str) -> None:
+    s, saga_id = begun(site)
+    path = f"/sagas/trip/{saga_id}/{verb}"
+    numbers: tuple[Any, ...] = (-1, 0, 10**9, 10**40, True, 1.5, "3", "", [3])
+    for seq in numbers:
+        body = {"reason": "x", "seq": seq}
+        assert _refused(s, 422, "invalid_request", request("POST", path, body)) == ["$.seq"]
+        assert not s.takes("POST", path, body)
+    for seq in (1, 10**9 - 1, None):
+        body = {"reason": "x", "seq": seq}
+        assert s.takes("POST", path, body)
+        assert s.call("POST", path, body).status == 409  # the saga runs, and has no entry with the largest number
+
+
 @pytest.mark.parametrize("attempts", [None, -1, 1001, 1.5, "1", True])
 def test_recovery_attempts_that_do_not_fit(site: Make, attempts: Any) -> None:
     s = site(Trip)
     path = f"/sagas/trip/{s.begin('trip')}/recovery-attempts"
     body = {} if attempts is None else {"attempts": attempts}
+    assert not s.takes("PUT", path, body)
     assert _refused(s, 422, "invalid_request", request("PUT", path, body)) == ["$.attempts"]
 
 

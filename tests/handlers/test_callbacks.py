@@ -111,6 +111,18 @@ def test_a_caller_without_rights_learns_no_reason_of_an_operator(public: Site) -
     assert [answer.body["error"]["message"] for answer in (refused, purged)] == [text, text]
 
 
+def test_a_caller_without_rights_learns_nothing_of_services(public: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables belong to another service than the function's."""
+    _, path = _asked(public)
+    monkeypatch.setenv("SAGAS_SERVICE", "other")
+    api_handler.reset()
+    before = public.tables()
+    answers = [_call_back(public, place, {"by": "ada"}) for place in (path, f"/callbacks/{_forged(path)[0]}")]
+    assert [answer.status for answer in answers] == [503, 404]
+    assert answers[0].body["error"]["message"] == "no signal can be taken now; try again later"
+    assert public.tables() == before
+
+
 def _forged(path: str) -> list[str]:
     token = path.removeprefix("/callbacks/")
     text, _, code = token.partition(".")

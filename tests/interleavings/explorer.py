@@ -34,6 +34,7 @@ class Story:
         kin: the types of the saga's children.
         passed: whether its queues have handled what was sent long after: what is not in them is lost.
         settle: seconds for which what does not fit waits for a release.
+        named: whether operators name the state that they have read, and repeat their calls.
     """
 
     saga: type
@@ -47,6 +48,7 @@ class Story:
     kin: tuple[type, ...] = ()
     passed: bool = False
     settle: float = 0.0
+    named: bool = False
 
 
 @dataclass(slots=True)
@@ -97,6 +99,7 @@ def explore(story: Story, *, stop: bool = False, most: int = 10_000_000) -> Expl
             chained=story.chained,
             queued=queued,
             settle=story.settle,
+            named=story.named,
         )
         with replay.installed():
             _walk(Moves(replay, story.budget, queued=queued, passed=story.passed), story, found, stop, most)

@@ -34,6 +34,9 @@ FAMILIES: dict[str, Story] = {
     "a child that waits for an operator, retried and resolved": Story(
         OneParked, {"retry": 1, "resolve": 1, "switch": 1}, {"book 0": 1}, kin=(OnlyParked,)
     ),
+    "a child that waits for an operator, retried and resolved as it was read": Story(
+        OneParked, {"retry": 1, "resolve": 1, "switch": 1}, {"book 0": 1}, kin=(OnlyParked,), named=True
+    ),
     "chained: two children and a cancel": _pairs(cancel=1, switch=0, chained=True),
 }
 """For ``make check``."""

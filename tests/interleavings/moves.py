@@ -151,6 +151,9 @@ class Moves:
             if actor is not None:
                 self._check_effect(at, request, self.process(actor))
             return at, Answer()
+        if request.service == "caller":
+            self._check_answer(at, request)
+            return at, Answer()
         if request.name == "SendMessageBatch":
             self._check_hops(request)
         mail, answer = at.mail.answer(request, at.now)
@@ -160,6 +163,15 @@ class Moves:
         """What is looked at again and again never comes to rest."""
         if any(json.loads(one["MessageBody"])["hops"] > _MOST_LOOKS for one in request.parameters["Entries"]):
             raise Violation("a saga is looked at again without end")
+
+    def _check_answer(self, at: Snapshot, request: Request) -> None:
+        """A call that names a state is answered as done if and only if the next entry is its own."""
+        told = request.parameters
+        rows = self.shelf[at.tables].items(self.replay.settings.audit_table)
+        place = {"saga_id": {"S": told["saga_id"]}, "seq": {"N": str(told["seq"] + 1)}, "actor": {"S": told["actor"]}}
+        recorded = any(place.items() <= row.items() for row in rows)
+        if told["acted"] != recorded:
+            raise Violation(f"a call of {told['actor']} is answered as {'done' if told['acted'] else 'refused'}")
 
     def _check_effect(self, at: Snapshot, request: Request, process: Process) -> None:
         entries, saga_id = (
@@ -220,7 +232,7 @@ class Moves:
         if request.name == "BatchGetItem" and not self._purges and [*request.parameters["RequestItems"]] == [journal]:
             asked, got = request.parameters["RequestItems"], self.shelf.answer(request, at.tables)[1].give(request.name)
             return all(len(got["Responses"][name]) == len(asked[name]["Keys"]) for name in asked)
-        return request.service in ("sqs", "lambda") and self._timeless(at)
+        return request.service in ("sqs", "lambda", "caller") and self._timeless(at)
 
     def _timeless(self, at: Snapshot) -> bool:
         return not at.budget[_PLACES["pause"]]

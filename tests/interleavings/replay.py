@@ -26,7 +26,7 @@ from sagas.authoring.context import Context
 from sagas.engine.attempt.course import Chain
 from sagas.engine.clock import uuid7
 from sagas.engine.registry import Registry
-from sagas.errors import Rejected, SagaError
+from sagas.errors import Conflict, Rejected, SagaError
 from sagas.handlers import bulk as bulk_handler
 from sagas.handlers import now as now_handler
 from sagas.handlers import step as step_handler
@@ -42,6 +42,8 @@ from tests.support.tables import StrictTables
 
 WORKING = {BULK: bulk_handler, NOW: now_handler}
 """The functions behind the service's own queues."""
+NAMED = "as of "
+"""The reason of an operator who names a state begins so, followed by its number."""
 LIFETIME = 40.0
 """Seconds a function may act."""
 _LONG = 86_400.0
@@ -189,6 +191,7 @@ class Replay:
         chained: whether all steps share a queue and a function, which goes on with what is next.
         queued: whether the supervisor only finds, and another recovers.
         settle: seconds for which what does not fit waits for a release.
+        named: whether operators name the state that they have read, and repeat their calls.
     """
 
     def __init__(
@@ -203,14 +206,17 @@ class Replay:
         chained: bool = False,
         queued: bool = False,
         settle: float = 0.0,
+        named: bool = False,
     ) -> None:
         self.chained, self.has_children = chained, bool(kin)
+        self._named = named
         self._fail, self._reject = fail or {}, reject
         self._versions = [Registry((deployed, *kin), None, settle) for deployed in (saga, other) if deployed]
         self.registry = self._versions[0]
         definition = next(iter(self.registry)).definition
         self.name, self.poll_timeout = definition.name, definition.max_recovery_attempts
-        self.settings = StoreSettings("one-sagas", "one-audit", shards=1, region=REGION)  # all payloads are small
+        # There is no bucket, because all payloads are small.
+        self.settings = StoreSettings("one", "one-sagas", "one-audit", shards=1, region=REGION)
         self.settings = replace(self.settings, joins_table="one-joins" if kin else "")
         self._logger = logging.getLogger("tests.interleavings")
         self._logger.addHandler(logging.NullHandler())
@@ -332,7 +338,9 @@ class Replay:
         further arguments."""
         operation, which, *arguments = process.kind.split()
         name, saga_id = which.split("/")
-        if operation == "signal":
+        if self._named and operation in ("retry", "compensate", "resolve"):
+            self._operate_as_read(process, operation, name, saga_id)
+        elif operation == "signal":
             value = "yes" if process.number % 2 else "no"
             self.engine.signals.send(name, saga_id, arguments[0], value, "ada")
         elif operation == "purge":
@@ -341,6 +349,21 @@ class Replay:
             self.engine.operations.resolve(name, saga_id, arguments[0], "", (), "ada")
         else:
             getattr(self.engine.operations, operation)(name, saga_id, *arguments, "ada")
+
+    def _operate_as_read(self, process: Process, operation: str, name: str, saga_id: str) -> None:
+        """An operator reads the saga, acts on it as it was read, and then repeats the call, as if its answer had been
+        lost. What comes of each is told to the explorer."""
+        seq = self.engine.reader.state(name, saga_id).seq
+        reason, actor = f"{NAMED}{seq}", f"ada-{process.number}"
+        settled = ("", ()) if operation == "resolve" else ()
+        for _ in range(2):
+            acted = True
+            try:
+                getattr(self.engine.operations, operation)(name, saga_id, reason, *settled, actor, seq=seq)
+            except Conflict:
+                acted = False
+            told = {"saga_id": saga_id, "seq": seq, "actor": actor, "acted": acted}
+            self._request("caller", "answer of a call", told)
 
     def _perform(self, name: str, ctx: Context) -> None:
         undo = ctx.idempotency_key.endswith(":undo")

@@ -86,6 +86,19 @@ SHORT: dict[str, Story] = {
     "dead letters redriven, a death": Story(Stuck, {"redrive": 1, "crash": 1}, {"second": 1}),
     "dead letters retried, a death": Story(Stuck, {"retry": 1, "crash": 1, "switch": 0}, {"second": 1}),
     "dead letters, given up": Story(Stuck, {"compensate": 1, "crash": 1, "switch": 0}, {"second": _ALWAYS}),
+    "a failed saga, settled or undone as it was read": Story(
+        Halting, {"resolve": 1, "compensate": 1, "switch": 1}, {"second": _ALWAYS}, named=True
+    ),
+    "dead letters, retried twice as they were read": Story(Stuck, {"retry": 2, "switch": 2}, {"second": 1}, named=True),
+    "dead letters, retried twice as they were read, a death": Story(
+        Stuck, {"retry": 2, "crash": 1, "switch": 0}, {"second": 1}, named=True
+    ),
+    "dead letters, retried, settled or given up as they were read": Story(
+        Stuck, {"retry": 1, "resolve": 1, "compensate": 1, "switch": 0}, {"second": _ALWAYS}, named=True
+    ),
+    "failed undos, retried or settled as they were read": Story(
+        Plain, {"retry": 1, "resolve": 1, "pause": 1, "switch": 0}, {"undo_first": 1}, _REFUSED, named=True
+    ),
     "dead letters, cancelled": Story(Stuck, {"cancel": 1, "switch": 1}, {"second": _ALWAYS}),
     "undone when started, a pause": Story(StartedBriefly, {"pause": 1, "switch": 0}, {"second": _ALWAYS}),
     "a failed saga, undone": Story(Halting, {"compensate": 1, "crash": 1}, {"second": _ALWAYS}),
@@ -241,6 +254,9 @@ LONG: dict[str, Story] = {
     ),
     "dead letters, a death and everybody who undoes": Story(
         Stuck, {"crash": 1, "cancel": 1, "redrive": 1, "compensate": 1, "switch": 0}, {"second": _ALWAYS}
+    ),
+    "dead letters, retried, settled or given up as they were read, switched": Story(
+        Stuck, {"retry": 1, "resolve": 1, "compensate": 1, "switch": 1}, {"second": _ALWAYS}, named=True
     ),
     "a failed saga, undone, a pause": Story(Halting, {"compensate": 1, "pause": 1}, {"second": _ALWAYS}),
     "failed undos, retried, a pause": Story(Plain, {"retry": 1, "pause": 1}, {"undo_first": 1}, _REFUSED),

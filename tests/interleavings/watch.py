@@ -12,9 +12,10 @@ from sagas.engine.attempt.attempt import SKEW
 from sagas.engine.attempt.course import RECORDING
 from sagas.engine.clock import claimed_at
 from sagas.store.journal.entries import NEVER_STARTED
-from sagas.store.tables import StoreSettings
+from sagas.store.tables import StoreSettings, unpacked
 from tests.faults.mailbox import Letter
 from tests.faults.world import past_pivot
+from tests.interleavings.replay import NAMED
 from tests.interleavings.snapshot import Execution
 from tests.support.tables import StrictTables
 
@@ -65,7 +66,8 @@ def wrong_write(
         Violation: it breaks a rule that holds for each write by itself.
     """
     rows = after.tables.get(settings.sagas_table, {}).values()
-    if any("status" not in row for row in rows if "#" not in row["saga_id"]["S"]):
+    others = (row for row in rows if "#" not in row["saga_id"]["S"] and row["saga_id"]["S"] != "pauses")
+    if any("status" not in row for row in others):
         raise Violation("a control item came into being that is none")
     sent = any("#signal#" in row["saga_id"]["S"] for row in rows)
     passed = any("passed" in row for row in rows)
@@ -124,8 +126,16 @@ def _check(was: _Stored, now: _Stored, patience: int, letter: Letter | None, *, 
         raise Violation("it stalls beyond its patience, and is not given up")
     if old != new:
         found = (*_pointer(old, new, entries), *_claim(old, new, entries, letter), *_waits(new, sent=sent))
+        found += (*_named(_number(new, "seq"), entries),)
         for wrong in (*found, *_cancel(old, new)):
             raise Violation(wrong)
+
+
+def _named(seq: int, entries: dict[int, dict[str, Any]]) -> Iterator[str]:
+    """What an operator does to a state follows that state."""
+    reason = str(unpacked(entries[seq]["details"]).get("reason", "")) if seq in entries else ""
+    if reason.startswith(NAMED) and reason != f"{NAMED}{seq - 1}":
+        yield f"entry {seq} is of a call that named another state: {reason}"
 
 
 def saga_of(key: str) -> str:

@@ -149,7 +149,7 @@ class Cloud:
         """Seconds that each request takes which is made by what works for the supervisor; those of others take none."""
         self._here = threading.local()
         routes = Routes(_BASE, queues, {BULK: BULK, NOW: NOW})
-        self.settings = StoreSettings("load-sagas", "load-audit", "load-payloads", shards=2, region=REGION)
+        self.settings = StoreSettings("load", "load-sagas", "load-audit", "load-payloads", shards=2, region=REGION)
         self.settings = replace(self.settings, joins_table="load-joins" if kin else "")
         self.tables = _Tables(now=simulation.now)
         self._logger = logging.getLogger("tests.load")
@@ -349,7 +349,7 @@ class Cloud:
         """Send a signal to a saga that was started so, as often as it takes; tell whether it was taken."""
 
         def act() -> None:
-            saga_id = id_for_key(self.name, f"order-{number}")
+            saga_id = id_for_key(self.settings.service, self.name, f"order-{number}")
             while True:
                 try:
                     answer = self.engine.signals.send(self.name, saga_id, step, value, "ann")

@@ -156,7 +156,8 @@ def without_a_function(
     play.simulation.after(ended, end)
     count = sagas * (PARTS + 1 if kin else 1)
     told = play.run(1.0, limit=ended + 8 * HOUR, until=lambda: len(cloud.ended) == count)
-    before = [id_for_key(cloud.name, f"order-{number}") for number, at in enumerate(play.starts) if at < ended]
+    service, starts = cloud.settings.service, enumerate(play.starts)
+    before = [id_for_key(service, cloud.name, f"order-{number}") for number, at in starts if at < ended]
     told.more["minutes until those that had started ended"] = (max(cloud.ended[one] for one in before) - ended) / MINUTE
     return told
 

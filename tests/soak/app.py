@@ -7,6 +7,7 @@ import os
 from functions.checkout import Checkout
 from sagas.cdk import FunctionOptions, SagaService
 from tests.soak.sagas import CLASSES
+from tests.soak.work import SERVICE
 
 from aws_cdk import App, CfnOutput, Stack  # isort: skip - sagas.cdk names the Node that jsii is to use
 from aws_cdk import aws_dynamodb as dynamodb  # isort: skip
@@ -66,6 +67,7 @@ def main() -> None:
         stack,
         "S",
         sagas=CLASSES,
+        service_id=SERVICE,
         functions=dict.fromkeys(CLASSES, few),
         isolation="step" if by_step else "saga",
         log_level="WARNING",

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sagas.core.ids import id_for_key
-from tests.soak.work import Order
+from tests.soak.work import SERVICE, Order
 
 INITIALLY: Mapping[str, int] = {"book": 100_000, "lamp": 100_000, "chair": 100_000, "none": 0}
 """What is put in stock, by SKU."""
@@ -63,7 +63,7 @@ class Life:
     @property
     def saga_id(self) -> str:
         """The id that the key decides."""
-        return id_for_key(self.saga, self.key)
+        return id_for_key(SERVICE, self.saga, self.key)
 
 
 @dataclass(frozen=True, slots=True)

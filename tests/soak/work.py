@@ -13,6 +13,8 @@ from functions.ledger import Ledger
 from functions.stock import Stock
 from sagas import Context, PermanentError, Rejected
 
+SERVICE = "soak"
+"""The id of the service, from which the ids of its sagas are made."""
 _BULK = 20_000
 """Characters: more than a journal entry keeps."""
 

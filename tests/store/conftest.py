@@ -66,7 +66,7 @@ def connect(where: Database, prefix: str) -> Store:
     dynamodb, s3 = client("dynamodb", where.endpoint_url), client("s3", where.s3_url)
     sagas, audit = create_tables(dynamodb, prefix)
     settings = StoreSettings(
-        sagas, audit, f"{prefix}-payloads", shards=SHARDS, region=REGION, endpoint_url=where.endpoint_url
+        prefix, sagas, audit, f"{prefix}-payloads", shards=SHARDS, region=REGION, endpoint_url=where.endpoint_url
     )
     settings = replace(settings, joins_table=create_joins_table(dynamodb, prefix))
     return with_bucket(store_for(settings, where, dynamodb, s3))

@@ -72,7 +72,7 @@ def test_over_leaves_the_index_and_attention_enters_it(store: Store) -> None:
     other = claimed(store)
     failed = structs.replace(ended(other), status=SagaStatus.FAILED, attention=NOW)
     store.control.commit(other, failed, STALE_AFTER)
-    assert (store.item(other.saga_id) or {})["attention_shard"] == {"S": str(shard_of(other.saga_id, SHARDS))}
+    assert (store.item(other.saga_id) or {})["incident_shard"] == {"S": str(shard_of(other.saga_id, SHARDS))}
     assert not {"open_shard", "due"} & _item_names(store, other.saga_id)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sagas.core.states import SagaState, SagaStatus
+from sagas.core.text import iso
 from sagas.errors import InvalidRequest, Unavailable
 from sagas.store.connection import SharedConnection
 from sagas.store.index import listing
-from sagas.store.index.listing import IdPage, IndexPosition
+from sagas.store.index.listing import Alike, IdPage, IndexPosition
+from sagas.store.tables import Incident
 from tests.store.conftest import SHARDS, STALE_AFTER, Store
 from tests.store.states import NOW, new_id, saga
 
@@ -67,22 +69,77 @@ def test_started_meanwhile_does_not_shift_the_next_page(store: Store) -> None:
     assert first.saga_ids + second.saga_ids == [state.saga_id for state in states]
 
 
-def test_attention_lists_the_longest_waiting_first(fresh: Store) -> None:
-    since = [3, 1, 2, 1, 1, 2]
-    waiting = [saga(SagaStatus.FAILED, attention=NOW + moment) for moment in since]
-    fine = [saga(SagaStatus.RUNNING), saga(SagaStatus.COMPLETED)]
-    for state in waiting + fine:
-        fresh.control.create(state, STALE_AFTER)
-    expected = [state.saga_id for state in sorted(waiting, key=lambda state: (state.attention, state.saga_id))]
-    found: list[str] = []
-    cursor = None
-    while True:
-        page = fresh.listing.attention(2, cursor)
-        found += page.saga_ids
-        cursor = page.cursor
-        if cursor is None:
-            break
-    assert found == expected
+ERRORS = (
+    "",
+    "Declined",
+    "Declined#",
+    "Declined%23",
+    "De",
+    "Declined" * 100,
+    "Declined" * 101,
+    "Über\n",
+    "\x7f",
+    "\u3042" * 300,
+)
+"""Types of errors: none, hostile ones, too long ones, and one that another begins with."""
+
+
+def _wrong(name: str, error: str, moment: int) -> SagaState:
+    return saga(SagaStatus.FAILED, saga=name, error_type=error, attention=NOW + moment / 1000)
+
+
+def _all_of(store: Store, limit: int, kind: Sequence[str]) -> list[str]:
+    pages = [store.listing.attention(limit, None, kind)]
+    while pages[-1].cursor:
+        assert len(pages[-1].cursor) <= listing.LONGEST_CURSOR
+        pages.append(store.listing.attention(limit, pages[-1].cursor, kind))
+        assert len(pages) < 100
+    return _ids(pages)
+
+
+@given(
+    listed=st.lists(st.tuples(st.booleans(), st.sampled_from(ERRORS), st.integers(0, 3)), max_size=12),
+    limit=st.integers(1, 5),
+    keys=st.integers(1, 3),
+    most=st.integers(2, 20),
+)
+def test_sagas_are_listed_and_counted_by_what_is_wrong(
+    store: Store, listed: list[tuple[bool, str, int]], limit: int, keys: int, most: int
+) -> None:
+    """Whatever the errors are called, however few keys a request reads, and whichever shards the sagas are in."""
+    name = f"trip-{new_id()}"
+    states = [_wrong(f"{name}-2" if other else name, error, moment) for other, error, moment in listed]
+    for state in [*states, saga(SagaStatus.RUNNING, saga=name), saga(SagaStatus.COMPLETED, saga=name)]:
+        assert store.control.create(state, STALE_AFTER)
+    ordered = sorted(states, key=lambda state: (Incident.of(state).key, state.saga_id))
+    counted = list[Alike]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(listing, "_KEYS", keys)
+        for one in (name, f"{name}-2"):
+            of_type = [state for state in ordered if state.saga == one]
+            assert _all_of(store, limit, [one]) == [state.saga_id for state in of_type]
+            counted += store.listing.incidents(100, most, [one])
+    for kind in {Incident.of(state).kind for state in states}:
+        alike = [state for state in ordered if Incident.of(state).kind == kind]
+        assert _all_of(store, limit, kind) == [state.saga_id for state in alike]
+        first, last = iso(alike[0].attention), iso(alike[-1].attention)
+        counted.remove(Alike(kind, first, last, min(len(alike), most)))
+    assert counted == []
+
+
+def test_thousands_alike_are_not_read_to_find_another(fresh: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "_KEYS", 10)
+    for number in range(120):
+        assert fresh.control.create(_wrong("trip", "Declined", number), STALE_AFTER)
+    other = _wrong("trip", "Undone", 500)
+    assert fresh.control.create(other, STALE_AFTER)
+    asked = Requests(monkeypatch)
+    many, one = fresh.listing.incidents(10, 20)
+    assert (many.kind[3], many.first, many.last, many.count) == ("Declined", iso(NOW), iso(NOW + 0.119), 20)
+    assert (one.kind[3], one.first, one.last, one.count) == ("Undone", iso(NOW + 0.5), iso(NOW + 0.5), 1)
+    # Of each shard: the first keys, the number, the last key, and the keys after them.
+    assert asked.count <= 1 + 4 * SHARDS
+    assert _all_of(fresh, 10, one.kind) == [other.saga_id]
 
 
 def test_no_key_of_the_index_takes_all_that_need_a_person(store: Store) -> None:
@@ -90,7 +147,7 @@ def test_no_key_of_the_index_takes_all_that_need_a_person(store: Store) -> None:
     for _ in range(30):
         state = saga(SagaStatus.FAILED, attention=NOW)
         store.control.create(state, STALE_AFTER)
-        keys.add((store.item(state.saga_id) or {})["attention_shard"]["S"])
+        keys.add((store.item(state.saga_id) or {})["incident_shard"]["S"])
     assert keys == {str(shard) for shard in range(SHARDS)}
 
 

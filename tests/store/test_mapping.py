@@ -47,7 +47,7 @@ from tests.store.conftest import STALE_AFTER
 from tests.store.states import NOW, contents, new_id, saga, times
 from tests.store.test_journal import documents
 
-_SETTINGS = StoreSettings("mapped-sagas", "mapped-audit", shards=3, region="eu-central-1")
+_SETTINGS = StoreSettings("mapped", "mapped-sagas", "mapped-audit", shards=3, region="eu-central-1")
 
 _FOR_GOOD = 253_402_300_799.0
 _owner = SystemClock().new_owner

@@ -220,6 +220,6 @@ def test_asks_again_for_what_was_left_unprocessed(store: Store, monkeypatch: pyt
 
 
 def test_a_table_that_is_not_there_is_an_error(store: Store) -> None:
-    tables = tables_for(StoreSettings("nowhere", "nowhere", region=REGION))
+    tables = tables_for(StoreSettings("nowhere", "nowhere", "nowhere", region=REGION))
     with pytest.raises(SagaError):
-        SagaSummaries(tables, StoreSettings("nowhere", "nowhere"), store.tombstones).of([saga().saga_id])
+        SagaSummaries(tables, StoreSettings("nowhere", "nowhere", "nowhere"), store.tombstones).of([saga().saga_id])

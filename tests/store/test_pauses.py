@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from benchmarks.units import item_size
 from sagas.core.gates import NO_PAUSE, Pause, Scope
 from sagas.core.ids import LONGEST_REASON
+from sagas.errors import WrongTables
 from sagas.store.connection import Contended, Refused
 from sagas.store.pauses import Pauses
 from tests.store.conftest import CONCURRENT, Store
@@ -22,7 +23,7 @@ LIKE_AN_OPERATOR = "arn:aws:sts::123456789012:assumed-role/Operators/ann@example
 
 
 def pauses_of(store: Store, now: Callable[[], float] = lambda: NOW) -> Pauses:
-    return Pauses(store.tables, store.settings.sagas_table, now, new_id)
+    return Pauses(store.tables, store.settings, now, new_id)
 
 
 def ended(pause: Pause) -> Pause:
@@ -196,3 +197,64 @@ def test_of_pauses_and_resumes_of_one_scope_at_once_one_is_stored(store: Store) 
         assert (stored.on, stored.reason) == ((False, "") if winner % 2 else (True, str(winner)))
         if stored.on:
             first.put(scope, ended(first.get(scope, fresh=True)))
+
+
+def services(store: Store, *names: str, now: Callable[[], float] = lambda: NOW) -> list[Pauses]:
+    return [Pauses(store.tables, replace(store.settings, service=name), now, new_id) for name in names]
+
+
+def without_service(store: Store) -> None:
+    """Take the service's id from the common item, which other tests may have stored."""
+    key = {"saga_id": {"S": "pauses"}}
+    names = {"#service": "service"}
+    update = {"UpdateExpression": "REMOVE #service", "ExpressionAttributeNames": names}
+    store.dynamodb.update_item(TableName=store.settings.sagas_table, Key=key, **update)
+
+
+def test_tables_belong_to_the_service_that_claims_them_first(store: Store) -> None:
+    without_service(store)
+    one, other = services(store, "one", "other")
+    other.all()
+    for pauses in (one, one, *services(store, "one")):
+        pauses.claim_tables()
+    with pytest.raises(WrongTables, match="belong to service 'one', not to this service, 'other'"):
+        other.claim_tables()  # its cache had none
+    for pauses in services(store, "other", "other"):
+        with pytest.raises(WrongTables):
+            pauses.all(fresh=True)
+    without_service(store)
+
+
+def test_a_claim_leaves_the_pauses_and_a_pause_leaves_the_claim(store: Store) -> None:
+    without_service(store)
+    scope = Scope(f"type-{new_id()}")
+    (one,) = services(store, "one")
+    one.put(scope, Pause(NOW, "ann"))
+    one.claim_tables()
+    assert one.get(scope, fresh=True).on
+    one.put(scope, ended(one.get(scope)))
+    (again,) = services(store, "one")
+    again.claim_tables()
+    with pytest.raises(WrongTables):
+        services(store, "other")[0].all(fresh=True)
+    without_service(store)
+
+
+@pytest.mark.parametrize("where", CONCURRENT, indirect=True)
+def test_of_many_services_at_once_one_gets_the_tables(store: Store) -> None:
+    without_service(store)
+    together = Barrier(8)
+    names = [f"service-{number}" for number in range(8)]
+
+    def claim(pauses: Pauses) -> bool:
+        together.wait()
+        try:
+            pauses.claim_tables()
+        except WrongTables:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        claimed = [*threads.map(claim, services(store, *names))]
+    assert claimed.count(True) == 1
+    without_service(store)

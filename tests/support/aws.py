@@ -33,6 +33,9 @@ _SURROUNDINGS = (
 )
 
 
+_KEYS_ONLY = {"ProjectionType": "KEYS_ONLY"}
+
+
 @lru_cache(maxsize=64)
 def _made(kind: str, service: str, endpoint_url: str | None, surroundings: tuple[str | None, ...]) -> Any:
     # To make one takes as long as a step of a saga.
@@ -40,9 +43,10 @@ def _made(kind: str, service: str, endpoint_url: str | None, surroundings: tuple
     return getattr(session, kind)(service, region_name=REGION, endpoint_url=endpoint_url)
 
 
-def _index(name: str, partition: str, sort: str) -> dict[str, Any]:
+def _index(name: str, partition: str, sort: str, *projected: str) -> dict[str, Any]:
     keys = [{"AttributeName": partition, "KeyType": "HASH"}, {"AttributeName": sort, "KeyType": "RANGE"}]
-    return {"IndexName": name, "KeySchema": keys, "Projection": {"ProjectionType": "KEYS_ONLY"}}
+    projection = {"ProjectionType": "INCLUDE", "NonKeyAttributes": projected} if projected else _KEYS_ONLY
+    return {"IndexName": name, "KeySchema": keys, "Projection": projection}
 
 
 def create_tables(dynamodb: Any, prefix: str) -> tuple[str, str]:
@@ -53,8 +57,8 @@ def create_tables(dynamodb: Any, prefix: str) -> tuple[str, str]:
         "due",
         "name_shard",
         "created_at",
-        "attention_shard",
-        "attention_at",
+        "incident_shard",
+        "incident",
         "ended",
         "ended_at",
     )
@@ -66,7 +70,7 @@ def create_tables(dynamodb: Any, prefix: str) -> tuple[str, str]:
         GlobalSecondaryIndexes=[
             _index("open", "open_shard", "due"),
             _index("by_name", "name_shard", "created_at"),
-            _index("attention", "attention_shard", "attention_at"),
+            _index("incidents", "incident_shard", "incident", "seq"),
             _index("ended", "ended", "ended_at"),
         ],
     )
@@ -172,6 +176,7 @@ class HandmadeStack:
         """What the functions have in their environment."""
         routes = {"base": self.routes.base, "token": self.prefix, "work": self.routes.work}
         return {
+            "SAGAS_SERVICE": self.prefix,
             "SAGAS_TABLE": self.sagas_table,
             "SAGAS_AUDIT_TABLE": self.audit_table,
             "SAGAS_PAYLOAD_BUCKET": self.bucket,

@@ -131,7 +131,9 @@ class Bench:
         return Engine(registry, settings, self.stack.routes, clock=self.clock, carry=self.carry)
 
     def release(self) -> None:
-        """Store the blueprints, as the first start of a release does: what is counted afterwards is like any other."""
+        """Store the service's id and the blueprints, as the first start of a release does: what is counted afterwards
+        is like any other."""
+        self.engine.pauses.claim_tables()
         for saga in self.engine.registry:
             self.engine.blueprints.name(saga.definition)
 

@@ -1,4 +1,4 @@
-"""Whether an answer is one that the API's own description allows."""
+"""Whether an answer or a body is one that the API's own description allows."""
 
 from __future__ import annotations
 
@@ -33,12 +33,7 @@ class Description:
             headers: of the answer, by names in lower case.
             body: of the answer, as JSON builtins.
         """
-        found = [
-            item[method.lower()]
-            for known, item in self._paths.items()
-            if known.fullmatch(path) and method.lower() in item
-        ]
-        for operation in found:
+        for operation in self._operations(method, path):
             answers = operation["responses"]
             assert str(status) in answers, f"{method} {path} answered {status}, which is not described: {body}"
             answer = answers[str(status)]
@@ -54,6 +49,19 @@ class Description:
                 assert body is None, f"{method} {path} answered {status} with a body"
             for name, header in answer.get("headers", {}).items():
                 assert name.lower() in headers or not header["required"], f"{name} is missing"
+
+    def takes(self, method: str, path: str, body: Any) -> bool:
+        """Whether a call may have a body, which is JSON builtins, by what is said of it."""
+        [operation] = self._operations(method, path)
+        schema = operation["requestBody"]["content"]["application/json"]["schema"]
+        return self._validator(schema).is_valid(body)
+
+    def _operations(self, method: str, path: str) -> list[dict[str, Any]]:
+        return [
+            item[method.lower()]
+            for known, item in self._paths.items()
+            if known.fullmatch(path) and method.lower() in item
+        ]
 
     def _validator(self, schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
         key = str(schema)

@@ -22,10 +22,12 @@ from tests.support.refused import check, check_indexed, check_item, check_key
 _INDEXES = {
     "open": ("open_shard", "due"),
     "by_name": ("name_shard", "created_at"),
-    "attention": ("attention_shard", "attention_at"),
+    "incidents": ("incident_shard", "incident"),
     "ended": ("ended", "ended_at"),
 }
-"""The keys of control items' indexes, which hold nothing else."""
+"""The keys of control items' indexes."""
+_PROJECTED = {"incidents": ("seq",)}
+"""What an index holds besides keys."""
 _LARGEST = 400 * 1024
 """Bytes of an item."""
 _PAGE = 1024 * 1024
@@ -258,6 +260,9 @@ def units_of(table: str, before: Item | None, after: Item | None, *, transacted:
         for partition, sort in (old, new) if old != new else ():  # an entry is deleted, and another put
             if partition and sort:
                 units[index, str(plain(partition)[1])] += 1
+        if before and after and old == new and all(new):
+            changed = any(before[name] != after[name] for name in _PROJECTED.get(index, ()))
+            units[index, str(plain(new[0])[1])] += changed
     return units
 
 

@@ -136,6 +136,7 @@ ENVIRONMENT = {
     "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
     "POWERTOOLS_METRICS_NAMESPACE": "test",
     "POWERTOOLS_SERVICE_NAME": "test",
+    "SAGAS_SERVICE": "test",
     "SAGAS_TABLE": "sagas",
     "SAGAS_AUDIT_TABLE": "audit",
     "SAGAS_CLASSES": '["plain:Plain"]',

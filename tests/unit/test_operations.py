@@ -31,7 +31,7 @@ from sagas.operations import (
     Operation,
     Verb,
 )
-from tests.unit.client.stub import SAGA_ID, a_saga
+from tests.unit.client.stub import SAGA_ID, SEQ, a_saga
 
 
 def test_each_has_a_function_of_its_name_and_none_is_left_over() -> None:
@@ -99,8 +99,10 @@ def test_a_new_row_is_a_command_and_a_job(monkeypatch: pytest.MonkeyPatch) -> No
     assert (hold.pattern(of_type=True), hold.right) == ("POST/sagas/{type}/*/hold", "operate")
     asked = list[tuple[Any, ...]]()
 
-    def call(_client: SagaClient, name: str, saga_id: str, reason: str = "", *, force: bool = False) -> Any:
-        asked.append((name, saga_id, reason, force))
+    def call(
+        _client: SagaClient, name: str, saga_id: str, reason: str = "", *, force: bool = False, seq: int | None = None
+    ) -> Any:
+        asked.append((name, saga_id, reason, force, seq))
         return a_saga("RUNNING")
 
     monkeypatch.setattr(SagaClient, "hold", call, raising=False)
@@ -110,11 +112,11 @@ def test_a_new_row_is_a_command_and_a_job(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(VERBS, "hold", hold)
     app = typer.Typer()
     app.command()(command_of(hold))
-    result = CliRunner().invoke(app, ["create-zip", SAGA_ID, "--reason", "a look", "--force", "--json"])
+    result = CliRunner().invoke(app, ["create-zip", SAGA_ID, "--reason", "a look", "--force", "--seq", "9", "--json"])
     assert result.exit_code == 0, result.output
     client: Any = SagaClient("https://api.execute-api.eu-central-1.amazonaws.com/v1")
-    act_on(client, "hold", Item("create-zip", SAGA_ID), {"reason": ["a look"], "force": ["yes"]})
-    assert asked == [("create-zip", SAGA_ID, "a look", True)] * 2
+    act_on(client, "hold", Item("create-zip", SAGA_ID, SEQ), {"reason": ["a look"], "force": ["yes"]})
+    assert asked == [("create-zip", SAGA_ID, "a look", True, SEQ)] * 2
 
 
 def test_a_message_of_the_command_queue_asks_for_a_row() -> None:

@@ -15,6 +15,7 @@ from sagas.authoring.definition.definition import SagaDefinition
 from sagas.authoring.policies import SETTLE
 from sagas.cdk.data.queues import SagaQueues, base_of
 from sagas.cdk.data.tables import Stores
+from sagas.cdk.layout.nested_stacks import service_token
 from sagas.cdk.layout.step_groups import SHARED
 from sagas.cdk.options.service_options import METRICS_NAMESPACE, ServiceOptions
 from sagas.errors import DefinitionError
@@ -37,7 +38,9 @@ def service_environment(
 ) -> dict[str, str]:
     """Return the variables of a function that handles ``sagas``."""
     filed, (classes, groups) = types_file(sagas, queues), _types(sagas, queues)
-    routes = _routes(scope, next(iter(queues.values()), None), groups if filed is None else {}, work or {})
+    some = next(iter(queues.values()), None)
+    routes = _routes(scope, some, groups if filed is None else {}, work or {})
+    own_id = service_token(scope) if some is None else some.token(scope)
     # Settings of the store and the supervisor that differ from the library's defaults.
     every = options.recover_every
     numbers: dict[str, float | None] = {
@@ -50,6 +53,7 @@ def service_environment(
     }
     joins = any(saga.name in tables.families for saga in sagas)
     return {
+        "SAGAS_SERVICE": options.service_id or own_id,
         "SAGAS_TABLE": tables.sagas.table_name,
         "SAGAS_AUDIT_TABLE": tables.audit.table_name,
         "SAGAS_PAYLOAD_BUCKET": tables.payloads.bucket_name,

@@ -10,7 +10,7 @@ from aws_cdk import aws_sqs as sqs
 
 from sagas.cdk.data.encryption import allow_key
 from sagas.cdk.data.queues import DEAD_LETTERS, SagaQueues
-from sagas.cdk.data.tables import ATTENTION_INDEX, BY_NAME_INDEX, ENDED_INDEX, OPEN_INDEX, Stores
+from sagas.cdk.data.tables import BY_NAME_INDEX, ENDED_INDEX, INCIDENTS_INDEX, OPEN_INDEX, Stores
 from sagas.cdk.layout.acknowledge import acknowledge_objects
 from sagas.cdk.layout.nested_stacks import MOST_IN_ROLE
 from sagas.cdk.layout.roles import OwnRole
@@ -95,7 +95,7 @@ def allow_all_sagas(role: OwnRole, tables: Stores) -> None:
         iam.PolicyStatement(actions=["s3:ListBucket"], resources=[tables.payloads.bucket_arn], conditions=listing)
     )
     _allow_deleting(role, tables)
-    indexes = (OPEN_INDEX, BY_NAME_INDEX, ATTENTION_INDEX, ENDED_INDEX)
+    indexes = (OPEN_INDEX, BY_NAME_INDEX, INCIDENTS_INDEX, ENDED_INDEX)
     _allow(role, ["dynamodb:Query"], [tables.index_arn(index) for index in indexes])
 
 

@@ -21,7 +21,7 @@ from sagas.topology import PartName
 
 OPEN_INDEX = "open"
 BY_NAME_INDEX = "by_name"
-ATTENTION_INDEX = "attention"
+INCIDENTS_INDEX = "incidents"
 ENDED_INDEX = "ended"
 
 CONTROL = TableForm(
@@ -29,9 +29,10 @@ CONTROL = TableForm(
     {
         OPEN_INDEX: {"open_shard": "S", "due": "S"},
         BY_NAME_INDEX: {"name_shard": "S", "created_at": "S"},
-        ATTENTION_INDEX: {"attention_shard": "S", "attention_at": "S"},
+        INCIDENTS_INDEX: {"incident_shard": "S", "incident": "S"},
         ENDED_INDEX: {"ended": "S", "ended_at": "S"},
     },
+    {INCIDENTS_INDEX: ("seq",)},
 )
 AUDIT = TableForm({"saga_id": "S", "seq": "N"})
 JOINS = TableForm({"join": "S", "part": "S"})
@@ -120,11 +121,13 @@ def _table(scope: Construct, id: str, form: TableForm, options: ServiceOptions) 
     )
     for name, keys in form.indexes.items():
         partition, sort = _attributes(keys)
+        projected = [*form.projected.get(name, ())]
         table.add_global_secondary_index(
             index_name=name,
             partition_key=partition,
             sort_key=sort,
-            projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+            projection_type=dynamodb.ProjectionType.INCLUDE if projected else dynamodb.ProjectionType.KEYS_ONLY,
+            non_key_attributes=projected or None,
             # An index that is not ready throttles its table.
             warm_throughput=warm,
         )

@@ -36,7 +36,7 @@ MOST_IN_ROLE = 20
 OF_SERVICE = 30
 """Resources of every service, without routes: tables, bucket, layer, log, API; and these functions."""
 _ALARMS = 3
-_ALARMS_BY_STEP = 14
+_ALARMS_BY_STEP = 15
 """Alarms of every service."""
 OF_QUEUE = 2
 """Resources per queue: the queue and its policy."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,10 +25,12 @@ Keys = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class TableForm:
-    """The keys that a table must have, and those of its global indexes by name. An index needs to project only keys."""
+    """The keys that a table must have, those of its global indexes by name, and which attributes an index must project
+    besides keys."""
 
     keys: Keys
     indexes: Mapping[str, Keys] = field(default_factory=dict[str, Keys])
+    projected: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
 
 
 def check_table(where: str, table: AnyTable, form: TableForm, *, expires: bool) -> None:
@@ -44,11 +46,15 @@ def check_table(where: str, table: AnyTable, form: TableForm, *, expires: bool) 
     types = {definition["attributeName"]: definition["attributeType"] for definition in definitions}
     _same_keys(f"{where}: the table", _keys(plain(resource.key_schema), types), form.keys)
     existing = plain(resource.global_secondary_indexes) or ()
-    indexes = {index["indexName"]: index["keySchema"] for index in existing}
+    indexes = {index["indexName"]: index for index in existing}
     for name, keys in form.indexes.items():
         if name not in indexes:
             raise DefinitionError(f"{where}: the table lacks the index {name} with {_described(keys)}")
-        _same_keys(f"{where}: the index {name}", _keys(indexes[name], types), keys)
+        _same_keys(f"{where}: the index {name}", _keys(indexes[name]["keySchema"], types), keys)
+        projection: dict[str, Any] = indexes[name]["projection"]
+        missing = set(form.projected.get(name, ())) - {*projection.get("nonKeyAttributes", ())}
+        if missing and projection.get("projectionType") != "ALL":
+            raise DefinitionError(f"{where}: the index {name} must project {' and '.join(sorted(missing))}, too")
     ttl: dict[str, Any] = plain(resource.time_to_live_specification) or {}
     if expires and ttl.get("attributeName") != EXPIRES:
         raise DefinitionError(f"{where}: with a retention the table needs {EXPIRES} as its time_to_live_attribute")

@@ -37,6 +37,7 @@ _OWN_FUNCTIONS = {
 }
 """The service's own functions, which run no steps, and the options that do not apply to them."""
 _SERVICE = "[A-Za-z0-9_./-]{1,100}"
+_ID = "[A-Za-z0-9_-]{1,64}"
 _ALIAS = "(?![0-9]+$)[A-Za-z0-9_-]{1,128}"
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _BASE_URL = re.compile(r"https://[^\s?#]+[^\s?#/]")
@@ -111,6 +112,9 @@ class SagaServiceProps(TypedDict, total=False):
             to or from True creates new queues.
         service_name: the name in metrics, alarms, logs and on the dashboard: up to 100 letters, digits and ``-_./``.
             Default: the stack's name and the construct's path, so that no two stacks of an account share metrics.
+        service_id: the id of the service: up to 64 letters, digits and ``-_``. The tables store it, and ids of sagas
+            are derived from it and the idempotency key. Default: derived from the construct's path and the stack's id.
+            If another stack takes over tables, set it to the id that they have.
         alarm_topic: notified when an alarm fires: an e-mail address, for which the service creates a topic, or a topic
             whose policy lets CloudWatch publish. Alarms cannot publish to a topic that is encrypted with ``aws/sns``.
         runbook_url: the address where you publish the runbook. Each alarm links to its section. Default: its path here.
@@ -188,6 +192,7 @@ class SagaServiceProps(TypedDict, total=False):
     deployment: Deployment | None
     nested_stacks: bool | None
     service_name: str | None
+    service_id: str | None
     alarm_topic: AnyTopic | str | None
     runbook_url: str
     dashboard: bool
@@ -278,6 +283,7 @@ class ServiceOptions:
     keep_versions: bool = False
     deployment: Deployment | None = None
     nested_stacks: bool | None = None
+    service_id: str | None = None
     alarm_topic: AnyTopic | str | None = None
     runbook_url: str = RUNBOOK
     dashboard: bool = False
@@ -326,8 +332,12 @@ class ServiceOptions:
             raise DefinitionError(f"{self.service}: bundle_sdk must be a list of services, not {self.bundle_sdk!r}")
         if isinstance(self.provided, str) or not all(map(_MODULE.fullmatch, self.provided)):
             raise DefinitionError(f"{self.service}: provided must be a list of modules, not {self.provided!r}")
-        for option, named, form in (("service_name", self.service, _SERVICE), ("alias", self.alias, _ALIAS)):
-            if re.fullmatch(form, named) is None:
+        for option, named, form in (
+            ("service_name", self.service, _SERVICE),
+            ("service_id", self.service_id, _ID),
+            ("alias", self.alias, _ALIAS),
+        ):
+            if named is not None and re.fullmatch(form, named) is None:
                 raise DefinitionError(f"{self.service}: {option} must match {form}, not {named!r}")
         within(self.service, "shards", self.shards, 1, 1_024)
         within(self.service, "verify_sample", self.verify_sample, 0, 10_000)

@@ -132,4 +132,6 @@ def watch_service(alarms: Alarms) -> None:
     # A saga looks every five minutes, so one of two periods may have no look.
     alarms.watch("InputsUnread", unread, inputs, "inputs-unread", periods=2, breaching=1)
     broken = service_metric("AuditMismatch", alarms.service)
+    tables = service_metric("WrongTables", alarms.service)
+    alarms.watch("WrongTables", tables, "The tables belong to another service, so nothing runs.", "wrong-tables")
     alarms.watch("AuditMismatch", broken, "The audit trail of a saga differs from what was written.", "audit-broken")

@@ -10,7 +10,16 @@ from typing import Any, Literal
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
 
 from sagas.aws import code_of
-from sagas.cli.doctor.site import Compared, NotChecked, Resource, Resources, Site, mapping_settings, queue_settings
+from sagas.cli.doctor.site import (
+    Compared,
+    NotChecked,
+    Resource,
+    Resources,
+    Site,
+    Tables,
+    mapping_settings,
+    queue_settings,
+)
 from sagas.cli.target import SIGN_IN, what_to_do
 from sagas.errors import SagaError, full_text, text_of
 from sagas.topology import WITHOUT_RECURSION_CONFIG
@@ -267,6 +276,27 @@ def functions(facts: Mapping[str, str]) -> Findings:
         yield Finding("ok", f"{len(facts)} load their code")
 
 
+def tables(facts: Sequence[Tables]) -> Findings:
+    """Whether the tables belong to the services that name them."""
+    wrong = [one for one in facts if one.owner not in ("", one.service_id)]
+    for one in wrong:
+        text = f"{one.table} belongs to service {one.owner!r}, not to this one, {one.service_id!r}, so nothing runs"
+        yield Finding("fail", text, f"correct tables=, or take the tables over by service_id={one.owner!r}")
+    if not wrong:
+        yield Finding("ok", ", ".join(f"{one.table} of service {one.service_id!r}" for one in facts))
+
+
+def service_names(facts: Mapping[str, Sequence[str]]) -> Findings:
+    """Whether another service of the account and region has the same name."""
+    for name, functions in facts.items():
+        if functions:
+            text = f"another service of this account is called {name!r}, too, with the function {functions[0]}"
+            todo = "set service_name= of one: services of one name share metrics, alarms and the source of events"
+            yield Finding("warn", text, todo)
+    if not any(facts.values()):
+        yield Finding("ok", f"no other service of this account and region is called {' or '.join(map(repr, facts))}")
+
+
 def api(facts: tuple[int, str]) -> Findings:
     types, error = facts
     if "(401)" in error or "(403)" in error:
@@ -313,6 +343,8 @@ CHECKS = (
     Check("in flight", Site.in_flight, in_flight),
     Check("mappings", Site.mappings, unchanged),
     Check("functions", Site.functions, functions),
+    Check("tables", Site.tables, tables),
+    Check("service name", Site.service_names, service_names),
     Check("API", Site.api, api),
     Check("alarms", Site.alarms, alarms),
 )

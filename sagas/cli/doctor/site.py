@@ -56,6 +56,24 @@ class Resource(NamedTuple):
         return self.physical_id.rpartition("/")[2]
 
 
+class Member(NamedTuple):
+    """A function of a service: its name, and what its variables name."""
+
+    function: str
+    service_id: str
+    service_name: str
+    table: str
+
+
+class Tables(NamedTuple):
+    """A table of sagas that functions of the stack name: their service, and the one that the table belongs to; empty
+    if it has no owner yet."""
+
+    table: str
+    service_id: str
+    owner: str
+
+
 Resources = dict[str, Resource]
 """Resources by logical id, which has a prefix in nested stacks."""
 
@@ -333,6 +351,39 @@ class Site:
 
         with ThreadPoolExecutor(_THREADS) as threads:
             return dict(zip(map(_function_of, ours), threads.map(problem, ours), strict=True))
+
+    @cached_property
+    def _members(self) -> tuple[list[Member], list[Member]]:
+        """The functions of services in the region: those of this stack, and all others."""
+        ids = {one.physical_id for one in _of(self.deployed, "AWS::Lambda::Function").values()}
+        ours, others = list[Member](), list[Member]()
+        for page in self.client("lambda").get_paginator("list_functions").paginate():
+            for one in page["Functions"]:
+                variables: dict[str, str] = one.get("Environment", {}).get("Variables", {})
+                if "SAGAS_SERVICE" in variables:
+                    names = ("SAGAS_SERVICE", "POWERTOOLS_SERVICE_NAME", "SAGAS_TABLE")
+                    member = Member(one["FunctionName"], *(variables.get(name, "") for name in names))
+                    (ours if member.function in ids else others).append(member)
+        return ours, others
+
+    def tables(self) -> list[Tables]:
+        """Return the tables that the functions of the stack name, with their owners."""
+        from sagas.store.pauses import owner_of
+
+        named = sorted({(one.table, one.service_id) for one in self._members[0]})
+        dynamodb = self.client("dynamodb")
+        return [Tables(table, service, owner_of(table, dynamodb)) for table, service in named]
+
+    def service_names(self) -> dict[str, list[str]]:
+        """Return the names of the stack's services, each with the functions of other services with this name."""
+        ours, others = self._members
+        own = {one.service_name: one.service_id for one in ours}
+        return {
+            name: sorted(
+                one.function for one in (*ours, *others) if one.service_name == name and one.service_id != service
+            )
+            for name, service in sorted(own.items())
+        }
 
     def api(self) -> tuple[int, str]:
         """Return the number of types that the API lists, and the error if the call failed."""

@@ -69,7 +69,7 @@ _FLAGS = {"watching": "--watch", "dry_run": "--dry-run", "one_first": "--one-fir
 def or_all(action: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Turn a function for one saga into a command for one saga or, with ``--all``, for many."""
 
-    allowed = [option.name for option in VERBS[action].options if option.name != "reason"] if action in VERBS else []
+    allowed = VERBS[action].bulk_options if action in VERBS else ()
 
     def decorated(function: Callable[..., None]) -> Callable[..., None]:
         single = for_saga()(function)
@@ -133,9 +133,9 @@ def _all(
     if many["dry_run"]:
         _show_chosen(target, action, chosen)
         return
-    ids = [saga["saga_id"] for saga in chosen]
+    seqs = {saga["saga_id"]: saga["seq"] for saga in chosen}
     try:
-        job = Batch(client, action, str(name), ids, many["reason"] or "", rate=many["rate"], options=options)
+        job = Batch(client, action, str(name), seqs, many["reason"] or "", rate=many["rate"], options=options)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     job.path = path or (Path(f"bulk-{job.job}.jsonl") if chosen else None)
@@ -172,9 +172,9 @@ def _resume(target: Target, client: SagaClient, job: Batch, many: Mapping[str, A
     if not many["dry_run"]:
         _do(target, client, job, many)
     elif target.as_json:
-        emit({"action": job.action, "chosen": len(job.saga_ids), "remaining": len(remaining), "saga_ids": remaining})
+        emit({"action": job.action, "chosen": len(job.seqs), "remaining": len(remaining), "saga_ids": remaining})
     else:
-        say(f"{len(remaining)} of {count_of(len(job.saga_ids), 'saga')} remain.")
+        say(f"{len(remaining)} of {count_of(len(job.seqs), 'saga')} remain.")
 
 
 def _do(target: Target, client: SagaClient, job: Batch, many: Mapping[str, Any]) -> None:
@@ -199,7 +199,7 @@ def _do(target: Target, client: SagaClient, job: Batch, many: Mapping[str, Any])
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console
     )
     with bar if console.is_terminal and not target.as_json else nullcontext():
-        task = bar.add_task(job.action, total=len(job.saga_ids), completed=len(job.report.outcomes))
+        task = bar.add_task(job.action, total=len(job.seqs), completed=len(job.report.outcomes))
 
         def on_outcome(outcome: CallOutcome) -> None:
             bar.advance(task)

@@ -17,12 +17,13 @@ from sagas.cli.read.reading import Data, File, json_input, print_started
 from sagas.cli.read.watching import Watch, report, watch
 from sagas.cli.target import Target, on_target
 from sagas.cli.times import Timeout
-from sagas.operations import RETRY, VERBS, Operation
+from sagas.operations import RETRY, SEQ_HELP, VERBS, Operation
 
 if TYPE_CHECKING:
     from sagas.client import SagaClient
 
 _Reason = Annotated[str, typer.Option(help="Why; kept in the audit trail")]
+_Seq = Annotated[int | None, typer.Option(help=SEQ_HELP)]
 
 
 def command_of(operation: Operation) -> Callable[..., None]:
@@ -71,11 +72,16 @@ def signal(target: Target, saga: SagaRef, step: str, file: File = None, data: Da
 @on_target
 @or_all("retry")
 def retry(
-    target: Target, saga: SagaRef, reason: _Reason = "", watching: Watch = False, timeout: Timeout = None
+    target: Target,
+    saga: SagaRef,
+    reason: _Reason = "",
+    seq: _Seq = None,
+    watching: Watch = False,
+    timeout: Timeout = None,
 ) -> None:
     """Retry the failed step or undos, and watch the saga if requested."""
     client = target.client()
-    view = client.retry(saga.type, saga.saga_id, reason)
+    view = client.retry(saga.type, saga.saga_id, reason, seq=seq)
     warn(client.take_letters(RETRY, saga.type, [saga.saga_id]))
     if watching:
         watch(target, client, view, timeout)

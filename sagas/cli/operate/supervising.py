@@ -126,15 +126,18 @@ def trim(
     restored_to: Annotated[
         Moment | None, moment(help="Time to which SAGAS was restored; read from DynamoDB by default")
     ] = None,
+    archive: Annotated[
+        str, typer.Option(metavar="BUCKET", help="Bucket of the archive; lists what was purged by hand after that time")
+    ] = "",
     region: Annotated[str | None, typer.Option(help="AWS region of the tables")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False,
 ) -> None:
     """Make restored tables consistent before you use them: remove entries that are newer than the table of sagas."""
-    from sagas.aws import PATIENT
+    from sagas.aws import PATIENT, connect
     from sagas.core.text import epoch, iso
     from sagas.engine.clock import SystemClock
     from sagas.store.connection import SharedConnection
-    from sagas.store.restored import time_of_restore, trim_audit, trim_joins
+    from sagas.store.restored import purged_by_hand, time_of_restore, trim_audit, trim_joins
 
     since = None if restored_to is None else epoch(restored_to.at(SystemClock().now()))
     connection = SharedConnection(region=region)
@@ -151,6 +154,12 @@ def trim(
         if joins_table:
             joins = trim_joins(connection, sagas_table, joins_table, since)
             say(f"{joins_table}: {count_of(joins.scanned, 'item')} scanned, {joins.removed:,} removed")
+        if archive:
+            s3 = connect("s3", PATIENT, region=region)
+            purged = purged_by_hand(connection, s3, sagas_table, archive, since)
+            say(f"{archive}: {count_of(len(purged), 'saga')} purged by hand after that time")
+            for one in purged:
+                say(f"sagas purge {one.saga} {one.saga_id}  # purged at {one.at} by {plain(one.actor)}")
     except SagaError as error:
         fail(f"{error}; the tables are not trimmed yet; run the command again")
 

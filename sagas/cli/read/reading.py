@@ -173,7 +173,7 @@ def attention(
     name: OneType = None,
     limit: _Limit = 20,
     cursor: _Cursor = None,
-    sagas: Annotated[bool, typer.Option("--sagas", help="The sagas one by one, the longest waiting first")] = False,
+    sagas: Annotated[bool, typer.Option("--sagas", help="The sagas one by one, by type, step, error and time")] = False,
     wide: Wide = False,
 ) -> None:
     """Show what needs an operator, why, and what to do: one line for each type, step and error."""
@@ -191,7 +191,7 @@ def attention(
     elif not rejected:
         say("Nothing needs attention.")
     if answer["at_least"]:
-        say("More sagas need attention than were counted.")
+        say("There are more incidents than these.")
     if rejected:
         say(f"Rejected commands and events: {rejected}. `sagas dlq list commands` has the reasons.")
 

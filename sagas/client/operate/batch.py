@@ -45,8 +45,7 @@ LONGEST_REASON = 3_000
 
 def options_of(action: str) -> tuple[str, ...]:
     """Return the names of the options of an operation on many sagas, without the reason."""
-    options = _FOR_MANY[action].options if action in _FOR_MANY else ()
-    return tuple(option.name for option in options if option.name != "reason")
+    return _FOR_MANY[action].bulk_options if action in _FOR_MANY else ()
 
 
 def needs_reason(action: str) -> bool:
@@ -116,14 +115,15 @@ def _is_between(since: datetime | str | None, saga: Summary, until: datetime | s
 @dataclass(slots=True)
 class Batch:
     """A job: one operation on several sagas of a type, with the same options for each, at most ``rate`` calls per
-    second. Each audit entry has the reason as ``bulk JOB: reason``. ``path`` is the file of outcomes, which must belong
-    to this job if it exists; ``None`` writes no file. The ``report`` has the outcomes. ``clock`` is a monotonic clock
-    in seconds, and ``sleep`` blocks for a number of seconds."""
+    second. ``seqs`` has the number of each saga's last audit entry, by id. A saga that has a later one is
+    refused if the operation names a state. Each audit entry has the reason as ``bulk JOB: reason``. ``path`` is
+    the file of outcomes, which must belong to this job if it exists; ``None`` writes no file. The ``report`` has
+    the outcomes. ``clock`` is a monotonic clock in seconds, and ``sleep`` blocks for a number of seconds."""
 
     client: SagaClient
     action: str
     type: str
-    saga_ids: Sequence[str]
+    seqs: Mapping[str, int]
     reason: str = ""
     job: str = field(default_factory=new_job)
     rate: float = 20.0
@@ -146,7 +146,7 @@ class Batch:
         for option in self.options:
             if option not in options_of(self.action):
                 raise ValueError(f"{option}: not an option of {self.action}")
-        self.report = Report(self.job, self.saga_ids)
+        self.report = Report(self.job, (*self.seqs,))
 
     @classmethod
     def resumed(cls, client: SagaClient, path: Path, rate: float = 20.0) -> Batch:
@@ -159,7 +159,8 @@ class Batch:
             except ValueError:
                 lines.pop()  # a kill cut the last line off
             outcomes = [CallOutcome(**fields) for fields in map(json.loads, filter(str.strip, lines))]
-            arguments = client, head["action"], head["type"], head["chosen"], head["reason"], head["job"], rate, path
+            seqs = dict(head["chosen"])
+            arguments = client, head["action"], head["type"], seqs, head["reason"], head["job"], rate, path
             batch = cls(*arguments, head.get("options", {}))
             batch.report.outcomes |= {outcome.saga_id: outcome for outcome in outcomes}
             return batch
@@ -191,7 +192,7 @@ class Batch:
 
             if not resumed:
                 head = {"job": self.job, "action": self.action, "type": self.type, "reason": self.reason}
-                write({**head, "options": {**self.options}, "chosen": [*self.saga_ids]})
+                write({**head, "options": {**self.options}, "chosen": {**self.seqs}})
             report.stopped = paced(
                 *(report.unfinished[:most], partial(outcome_of, call=self._call, sleep=self.sleep), settle),
                 rate=self.rate,
@@ -208,7 +209,9 @@ class Batch:
             # The key starts only one new saga per old saga, however often the job runs.
             return self.client.rerun(self.type, saga_id, f"bulk {self.job} {saga_id}")["saga_id"]
         reason = job_reason(self.job, self.reason).strip().rstrip(":")
-        options = {"action": "bulk"} if self.action == "resolve" else {}
+        options: dict[str, Any] = {"action": "bulk"} if self.action == "resolve" else {}
+        if VERBS[self.action].takes_seq:
+            options["seq"] = self.seqs[saga_id]
         return getattr(self.client, self.action)(self.type, saga_id, reason, **{**options, **self.options})["saga_id"]
 
 

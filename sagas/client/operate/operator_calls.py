@@ -60,27 +60,48 @@ class OperatorCalls(Calls):
         """
         return self._transport.ask(SIGNAL, type, saga_id, step, body=_json_form(value))
 
-    def retry(self, type: str, saga_id: str, reason: str = "") -> SagaView:
+    def retry(self, type: str, saga_id: str, reason: str = "", *, seq: int | None = None) -> SagaView:
         """Retry a stopped saga: the failed step of a DEAD_LETTERED saga, or the failed undos of a COMPENSATION_FAILED
         saga, get new attempts. If a step's function handled no message, the message is sent again at once.
 
+        Args:
+            reason: the reason, for the audit trail.
+            seq: the number of the last audit entry of the state that you mean, from a view. You can repeat a call with
+                it: if the first answer was lost, the saga is not retried twice.
+
         Raises:
+            StateChanged: the saga has left that state.
             Conflict: the saga has nothing to retry.
         """
-        return self._transport.ask(RETRY, type, saga_id, body={"reason": reason})
+        return self._transport.ask(RETRY, type, saga_id, body={"reason": reason, **_named(seq)})
 
-    def compensate(self, type: str, saga_id: str, reason: str = "", *, force: bool = False) -> SagaView:
+    def compensate(
+        self, type: str, saga_id: str, reason: str = "", *, force: bool = False, seq: int | None = None
+    ) -> SagaView:
         """Give up on a DEAD_LETTERED or FAILED saga, and undo its completed steps.
 
-        With ``force`` and a reason, also undo a saga that is COMPLETED or past its pivot.
+        Args:
+            reason: the reason, for the audit trail.
+            force: whether to also undo a saga that is COMPLETED or past its pivot. This takes a reason.
+            seq: the number of the last audit entry of the state that you mean, from a view.
 
         Raises:
+            StateChanged: the saga has left that state.
             Conflict: the saga's status does not allow this.
         """
         body = {"reason": reason, "force": True} if force else {"reason": reason}
-        return self._transport.ask(COMPENSATE, type, saga_id, body=body)
+        return self._transport.ask(COMPENSATE, type, saga_id, body={**body, **_named(seq)})
 
-    def resolve(self, type: str, saga_id: str, reason: str, action: str = "", steps: Sequence[str] = ()) -> SagaView:
+    def resolve(
+        self,
+        type: str,
+        saga_id: str,
+        reason: str,
+        action: str = "",
+        steps: Sequence[str] = (),
+        *,
+        seq: int | None = None,
+    ) -> SagaView:
         """Mark a saga as settled by hand, so it leaves the attention list. A second call corrects the first, and the
         audit trail keeps both.
 
@@ -88,12 +109,14 @@ class OperatorCalls(Calls):
             reason: why the saga is settled.
             action: what you did.
             steps: the steps that you undid by hand. A later retry skips them.
+            seq: the number of the last audit entry of the state that you mean, from a view.
 
         Raises:
+            StateChanged: the saga has left that state.
             Conflict: the saga is not on the attention list, and was not resolved before.
             InvalidRequest: the reason is blank, or a step is unknown.
         """
-        body = {"reason": reason, "action": action, "steps": [*steps]}
+        body = {"reason": reason, "action": action, "steps": [*steps], **_named(seq)}
         return self._transport.ask(RESOLVE, type, saga_id, body=body)
 
     def purge(self, type: str, saga_id: str, reason: str = "") -> SagaView:
@@ -238,6 +261,11 @@ class OperatorCalls(Calls):
             InvalidRequest: the number is not valid.
         """
         return self._transport.ask(SET_RECOVERY_ATTEMPTS, type, saga_id, body={"attempts": attempts})
+
+
+def _named(seq: int | None) -> dict[str, int]:
+    """Return the field of a body that names a state; nothing if the call names none."""
+    return {} if seq is None else {"seq": seq}
 
 
 def _json_form(value: Any) -> Any:

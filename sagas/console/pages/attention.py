@@ -13,6 +13,7 @@ from starlette.responses import Response
 from sagas.client.endpoints import COMMANDS
 from sagas.client.read.next_action import Do, needed, next_action
 from sagas.console.desk import LABELS, Desk
+from sagas.console.source import counted_short
 from sagas.core.events import AttentionCode
 
 _WAITING = 50
@@ -94,16 +95,15 @@ def groups_of(desk: Desk) -> tuple[list[Group], int]:
     """Return all groups, sorted by severity and then by age. Also return the number of sagas in them if there may be
     further sagas that need an operator, else 0."""
     source, now = desk.source, desk.clock()
-    incidents, needing, leased, breakers, types, waiting = source.together(
+    incidents, leased, breakers, types, waiting = source.together(
         source.incidents,
-        source.attention,
         source.leased,
         source.breakers,
         source.types,
         lambda: source.list(status="WAITING", limit=_WAITING)["sagas"],
     )
     groups = [
-        *_of_sagas(desk, incidents["incidents"], needing),
+        *_of_sagas(desk, incidents["incidents"]),
         *_stalled(leased, now),
         *_letters(desk, incidents),
         *_breakers(breakers),
@@ -112,17 +112,14 @@ def groups_of(desk: Desk) -> tuple[list[Group], int]:
         *_waiting(desk, waiting),
     ]
     groups.sort(key=lambda group: (KINDS.index(group.kind) if group.kind in KINDS else 0, group.since or ""))
-    return groups, sum(each["count"] for each in incidents["incidents"]) if incidents["at_least"] else 0
+    return groups, sum(each["count"] for each in incidents["incidents"]) if counted_short(incidents) else 0
 
 
-def _of_sagas(desk: Desk, incidents: Iterable[Mapping[str, Any]], needing: Iterable[Mapping[str, Any]]) -> list[Group]:
+def _of_sagas(desk: Desk, incidents: Sequence[Mapping[str, Any]]) -> list[Group]:
     """Return a group for each incident, with those of its sagas that were read."""
     groups, heads = list[Group](), dict[str, Mapping[str, Any]]()
-    sagas = dict[tuple[Any, ...], list[Mapping[str, Any]]]()
-    for saga in needing:
-        sagas.setdefault(_key(saga["type"], saga["attention"]), []).append(saga)
-    for incident in incidents:
-        name, matching = incident["type"], sagas.get(_key(incident["type"], incident), [])
+    for incident, matching in zip(incidents, desk.source.of_incidents(incidents), strict=True):
+        name = incident["type"]
         action = needed(incident["code"], incident["step"], f"{name} --all")
         title = f"{name} · {action.problem[:1].lower()}{action.problem[1:]}"
         group = Group(incident["code"].replace("_", " "), name, title, incident["error_type"] or "", action.means)
@@ -141,12 +138,8 @@ def _of_sagas(desk: Desk, incidents: Iterable[Mapping[str, Any]], needing: Itera
     return groups
 
 
-def _key(name: str, incident: Mapping[str, Any]) -> tuple[Any, ...]:
-    return name, incident["code"], incident["step"], incident["error_type"]
-
-
 def _item(saga: Mapping[str, Any], remark: str) -> dict[str, Any]:
-    return {"type": saga["type"], "saga_id": saga["saga_id"], "since": saga["updated_at"], "remark": remark}
+    return {**{part: saga[part] for part in ("type", "saga_id", "seq")}, "since": saga["updated_at"], "remark": remark}
 
 
 def _stalled(leased: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]:
@@ -172,7 +165,7 @@ def _letters(desk: Desk, incidents: Mapping[str, Any]) -> Iterable[Group]:
             waiting[incident["type"]] = waiting.get(incident["type"], 0) + incident["count"]
     for name, count in desk.source.letters_of_all().items():
         # If not all incidents were counted, any DEAD_LETTERED saga may have a message.
-        expected = desk.source.dead_lettered(name) if incidents["at_least"] else waiting.get(name, 0)
+        expected = desk.source.dead_lettered(name) if counted_short(incidents) else waiting.get(name, 0)
         spare = 0 if expected is None else (count or 0) - expected
         if spare > 0:
             title = f"{name} · {spare} leftover dead letter{'s' * (spare > 1)}"

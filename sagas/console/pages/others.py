@@ -44,12 +44,15 @@ def letters(
         # Messages of the library contain requests and results.
         body = desk.redaction.apply(body, list[str]())
         views.append(replace(letter, body=json.dumps(body, ensure_ascii=False)))
+    # No saga waits for a rejected command.
+    retryable = desk.source.needing(name) if views and name != COMMANDS else []
     return desk.page(
         request,
         "letters.html",
         name=name,
         count=desk.source.letters(name),
         letters=views,
+        retryable={saga["saga_id"]: saga for saga in retryable},
         looked=found is not None,
         said=said,
         fates=fates or {},

@@ -172,8 +172,8 @@ class Core:
 
     @cached_property
     def pauses(self) -> Pauses:
-        """Pauses."""
-        return Pauses(self.tables, self.settings.sagas_table, self.clock.now, self.clock.new_owner)
+        """Pauses, and the service that owns the tables."""
+        return Pauses(self.tables, self.settings, self.clock.now, self.clock.new_owner, self.observer.wrong_tables)
 
     @cached_property
     def queues(self) -> Queues:
@@ -264,10 +264,12 @@ class Core:
 
 def settings_from(environment: Mapping[str, str]) -> StoreSettings:
     """Read the settings of the store."""
-    missing = [name for name in ("SAGAS_TABLE", "SAGAS_AUDIT_TABLE") if not environment.get(name)]
+    required = ("SAGAS_SERVICE", "SAGAS_TABLE", "SAGAS_AUDIT_TABLE")
+    missing = [name for name in required if not environment.get(name)]
     if missing:
         raise SagaError(f"the environment lacks {', '.join(missing)}")
-    usual = StoreSettings(environment["SAGAS_TABLE"], environment["SAGAS_AUDIT_TABLE"])
+    service, sagas_table, audit_table = (environment[name] for name in required)
+    usual = StoreSettings(service, sagas_table, audit_table)
     return replace(
         usual,
         payload_bucket=environment.get("SAGAS_PAYLOAD_BUCKET", ""),

@@ -16,6 +16,7 @@ class Reading(Finding):
     def reader(self) -> Reader:
         """Reads sagas."""
         return Reader(
+            self.settings.service,
             self.registry,
             self.control,
             self.journal,

@@ -15,6 +15,7 @@ class Starting(Finding):
     def starter(self) -> Starter:
         """Starts sagas."""
         return Starter(
+            self.settings.service,
             self.registry,
             self.control,
             self.journal,

@@ -233,6 +233,7 @@ class LeftOutView(TypedDict):
 class Summary(TypedDict):
     """A saga in a list.
 
+    ``seq`` is the number of the saga's last audit entry. It names this state in a retry, an undo or a resolution.
     ``paused``: a pause stops the saga before its next step. ``error`` is the error that ended the saga's forward phase.
     Lists have the first 200 characters of its message. ``attention`` is null unless the saga needs an operator.
     ``lease`` is present while a worker holds the saga, and ``parent`` if the saga is a child. ``past_pivot`` is present
@@ -243,6 +244,7 @@ class Summary(TypedDict):
     type: str
     version: str
     status: Status
+    seq: _Ordinal
     in_doubt: list[str]
     recovery_attempts: Count
     cancel_requested_at: Time | None
@@ -305,16 +307,17 @@ class Page(TypedDict):
 
 class IncidentView(IncidentKey):
     """The sagas of a ``type`` that need an operator for the same reason. The first of them was added to the list at
-    ``first_seen``, the last at ``last_seen``."""
+    ``first_seen``, the last at ``last_seen``. ``at_least``: there may be more than ``count``."""
 
     type: str
     count: Count
+    at_least: bool
     first_seen: Time
     last_seen: Time
 
 
 class IncidentList(TypedDict):
-    """Incidents, oldest first. ``at_least``: more sagas need an operator than were counted."""
+    """Incidents, oldest first. ``at_least``: there are more incidents than these."""
 
     incidents: list[IncidentView]
     at_least: bool
@@ -398,6 +401,10 @@ class RefusalView(TypedDict):
 
 
 class ErrorAnswer(TypedDict):
-    """The answer to a call that was refused or failed."""
+    """The answer to a call that was refused or failed.
+
+    ``saga`` is present with the code ``state_changed``: the saga as it is now, without request and results.
+    """
 
     error: RefusalView
+    saga: NotRequired[SagaView]

@@ -50,6 +50,7 @@ from sagas.store.joins import CARRIED, COMPLETED, FORWARD, NEVER, Joins
 from sagas.store.journal.entries import Entry
 from sagas.store.journal.journal import Journal
 from sagas.store.pauses import Pauses
+from sagas.store.tables import Incident, key_before
 
 _ROOM = 5_000_000
 """Maximum bytes of the payloads in one answer. Lambda's limit is 6 MB, and the errors of steps need room, too."""
@@ -62,16 +63,16 @@ _MOST_BY_PREFIX = 500
 _LATEST = 4_102_444_800.0
 """The year 2100. No id is from a later time."""
 
-_LARGE_PAGE, _MOST_PAGES = 100, 20
-"""To find sagas of one type, the attention list is read in parts: the sagas per part, and the maximum number of
-parts."""
-_MOST_INCIDENTS = 5_000
-"""Maximum number of sagas on the attention list that are grouped."""
+_MOST_INCIDENTS = 200
+"""Maximum number of incidents in an answer."""
+_MOST_OF_ONE = 1_000
+"""The sagas of an incident are counted up to this number."""
 
 
 class Reader(Struct, frozen=True):
     """Answers questions about sagas."""
 
+    service: str
     registry: Registry
     control: ControlItems
     journal: Journal
@@ -379,7 +380,7 @@ class Reader(Struct, frozen=True):
         """Return the sagas that were started with an idempotency key, including purged ones: at most one per type."""
         summaries = builtins.list[Summary]()
         for name in names:
-            saga_id = id_for_key(name, key)
+            saga_id = id_for_key(self.service, name, key)
             state = self.control.get(saga_id)
             remains = self.remains.of(saga_id) if state is None else None
             summaries += self._summaries([saga for saga in (state, remains and remains.state) if saga is not None])
@@ -416,47 +417,33 @@ class Reader(Struct, frozen=True):
             raise Conflict(f"{len(matches)} saga ids start with {prefix}: {some}; type more of it")
         return matches[0]
 
-    def incidents(self, name: str | None) -> IncidentList:
+    def incidents(self, kind: Sequence[str]) -> IncidentList:
         """Group the sagas that need an operator by type, step, code and error type; the longest waiting first. Only the
-        index is read."""
-        incidents, groups = self.listing.incidents(_MOST_INCIDENTS + 1), dict[tuple[str, ...], IncidentView]()
-        for incident in incidents[:_MOST_INCIDENTS]:
-            if name not in (None, incident.saga):
-                continue
-            group = groups.setdefault(
-                (incident.saga, incident.step, incident.code, incident.error_type),
+        index is read. ``kind``: only those with this type, step, code and error type, or the first of these."""
+        found = self.listing.incidents(_MOST_INCIDENTS + 1, _MOST_OF_ONE, kind)
+        incidents = builtins.list[IncidentView]()
+        for group in sorted(found[:_MOST_INCIDENTS], key=lambda group: group.first):
+            name, step, code, error_type = group.kind
+            incidents.append(
                 {
-                    "type": incident.saga,
-                    "step": incident.step,
-                    "code": incident.code,
-                    "error_type": incident.error_type or None,
-                    "count": 0,
-                    "first_seen": incident.at,
-                    "last_seen": incident.at,
-                },
+                    "type": name,
+                    "step": step,
+                    "code": code,
+                    "error_type": error_type or None,
+                    "count": group.count,
+                    "at_least": group.count == _MOST_OF_ONE,
+                    "first_seen": group.first,
+                    "last_seen": group.last,
+                }
             )
-            group["count"] += 1
-            group["last_seen"] = incident.at
-        return {"incidents": [*groups.values()], "at_least": len(incidents) > _MOST_INCIDENTS}
+        return {"incidents": incidents, "at_least": len(found) > _MOST_INCIDENTS}
 
-    def attention(self, name: str | None, limit: int, cursor: str | None) -> Page:
-        """Return summaries of sagas that need an operator.
-
-        Those that have waited longest come first. The index is not grouped by type. With a ``name``, up to two thousand
-        sagas are read for a page. The page may be short even if more pages follow.
-        """
-        needy, usual = builtins.list[SagaState](), limit if name is None else _LARGE_PAGE
-        size = usual
-        for _ in range(_MOST_PAGES):
-            page = self.listing.attention(size, cursor)
-            states = [state for state in self.control.readable(page.saga_ids) if name in (None, state.saga)]
-            matches = [state for state in states if needs_attention(state) or unread_of(state)]
-            room = limit - len(needy)
-            if len(matches) > room:
-                # Read again, up to the last saga that fits, because only the end of a page has a cursor.
-                size = page.saga_ids.index(matches[room - 1].saga_id) + 1
-                continue
-            needy, cursor, size = needy + matches, page.cursor, usual
-            if cursor is None or len(needy) == limit:
-                break
-        return {"sagas": self._summaries(needy), "cursor": cursor}
+    def attention(self, limit: int, cursor: str | None, kind: Sequence[str] = ()) -> Page:
+        """Return summaries of sagas that need an operator, by type, step, code, error type and time. ``kind``: only
+        those with this type, step, code and error type, or the first of these."""
+        page = self.listing.attention(limit, cursor, kind)
+        # The index may be behind, and who acts on an incident acts on no saga that has another problem by now.
+        needy = [state for state in self.control.readable(page.saga_ids) if needs_attention(state) or unread_of(state)]
+        beginning = key_before(kind)
+        alike = [state for state in needy if Incident.of(state).key.startswith(beginning)]
+        return {"sagas": self._summaries(alike), "cursor": page.cursor}

@@ -37,7 +37,7 @@ _GOOD_FOR = 30.0
 """Seconds for which an answer is cached."""
 _ABOUT_QUEUES = "messages in queues: SQS counts approximately, including those in flight and delayed"
 _ABOUT_FLIGHT = f"sagas in flight: only the {_MOST} that are due first were counted"
-_ABOUT_ATTENTION = f"sagas that need an operator: only the {_MOST} that wait longest were counted"
+_ABOUT_ATTENTION = f"sagas that need an operator: only {_MOST} were counted"
 _ABOUT_COUNTS = f"starts and ends: a type has more than {_MOST} in one shard of the index"
 _ABOUT_INDEX = "indexes: they show a write about a second later"
 

@@ -102,6 +102,7 @@ def summary_view(
         "type": state.saga,
         "version": state.version,
         "status": state.status.value,
+        "seq": state.seq,
         "in_doubt": list(state.in_doubt),
         "recovery_attempts": state.recovery.attempts,
         "cancel_requested_at": _when(state.cancel.at),

@@ -66,6 +66,7 @@ class Starter:
 
     def __init__(
         self,
+        service: str,
         registry: Registry,
         control: ControlItems,
         journal: Journal,
@@ -79,6 +80,7 @@ class Starter:
         carry: bool = True,
         headers: Callable[[], dict[str, str]] | None = None,
     ) -> None:
+        self._service = service
         self._registry = registry
         self._control = control
         self._journal = journal
@@ -119,10 +121,11 @@ class Starter:
             text = f"must be 1 to {LONGEST_KEY} printable ASCII characters, with no space at either end"
             problem = Problem("header.Idempotency-Key", text)
             raise InvalidRequest(f"invalid idempotency key: {text}", [problem])
-        saga_id = id_for_key(name, key) if key else self._clock.new_id()
+        saga_id = id_for_key(self._service, name, key) if key else self._clock.new_id()
         # A repeated start returns the existing saga, even while new sagas are refused.
         if refusal is not None and not self._journal.entries(saga_id, [1]):
             raise refusal
+        self._pauses.claim_tables()
         more = named(values) | trace_details(self._headers)
         blueprint = self._blueprints.name(saga_type.definition)
         entry = first_entry(saga_type, saga_id, request, actor, self._clock, blueprint, more)

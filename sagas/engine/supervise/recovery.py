@@ -139,6 +139,7 @@ class RecoveryRun(Struct, frozen=True):
     ) -> RecoveryReport:
         """Recover due sagas. If one fails, the others continue. ``budget``: seconds the run may take. The next run
         handles the remaining sagas. ``stale_after``: as for :meth:`get_sagas_for_recovery`."""
+        self.pausing.pauses.claim_tables()
         clock, report = self.advancer.services.clock, RecoveryReport()
         step_queues = StepQueues(self.queues, self.watermarks, clock)
         end = clock.now() + budget

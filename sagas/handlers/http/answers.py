@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError, ServiceError
 
-from sagas.engine.read.answers import ErrorAnswer, ProblemView, StepView, Summary
+from sagas.engine.read.answers import ErrorAnswer, ProblemView, SagaView, StepView, Summary
 from sagas.engine.start.starter import KeyReused, Paused
-from sagas.errors import Conflict, Denied, InvalidRequest, NotFound, Problem, SagaError, TooLarge, Unavailable
+from sagas.errors import (
+    Conflict,
+    Denied,
+    InvalidRequest,
+    NotFound,
+    Problem,
+    SagaError,
+    StateChanged,
+    TooLarge,
+    Unavailable,
+)
 
 SagaT = TypeVar("SagaT", bound=Summary)
 
@@ -27,6 +37,7 @@ class MalformedBody(SagaError):
 _CODES: tuple[tuple[type[SagaError], int, str], ...] = (
     (MalformedBody, 400, "malformed_body"),
     (NotFound, 404, "not_found"),
+    (StateChanged, 409, "state_changed"),
     (Conflict, 409, "conflict"),
     (TooLarge, 413, "too_large"),
     (KeyReused, 422, "idempotency_key_reused"),
@@ -49,16 +60,20 @@ def error(
     message: str,
     details: list[ProblemView] | None = None,
     headers: dict[str, str] | None = None,
+    saga: SagaView | None = None,
 ) -> Response[str]:
     """Return an error in the form that all errors have."""
     body: ErrorAnswer = {"error": {"code": code, "message": message, "details": details}}
+    if saga is not None:
+        body["saga"] = saga
     return answer(status, body, headers)
 
 
-def answer_error(exception: SagaError) -> Response[str]:
-    """Return the response for a :class:`SagaError`."""
+def answer_error(exception: SagaError, base: str = "") -> Response[str]:
+    """Return the response for a :class:`SagaError`. The links of a saga in it begin with ``base``."""
     details: list[ProblemView] | None = None
     headers: dict[str, str] | None = None
+    saga = linked(base, cast("SagaView", exception.saga)) if isinstance(exception, StateChanged) else None
     if isinstance(exception, InvalidRequest):
         problems = exception.problems or (Problem("$", str(exception)),)
         details = [{"path": problem.path, "message": problem.message} for problem in problems]
@@ -68,7 +83,7 @@ def answer_error(exception: SagaError) -> Response[str]:
         headers = {"Retry-After": f"{max(1, round(exception.retry_after))}"}
     for kind, status, code in _CODES:
         if isinstance(exception, kind):
-            return error(status, code, str(exception), details, headers)
+            return error(status, code, str(exception), details, headers, saga)
     return answer_unexpected(exception)
 
 

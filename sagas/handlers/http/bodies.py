@@ -7,10 +7,10 @@ from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
 from sagas.authoring.codec import decode, json_schema
-from sagas.core.ids import LONGEST_REASON
+from sagas.core.ids import LAST_SEQ, LONGEST_REASON
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.http.inputs import Request, invalid
-from sagas.operations import PauseChange, RecoveryAttempts, RecoveryOptions, Resolution
+from sagas.operations import PauseChange, RecoveryOptions, Resolution
 
 MOST_RECOVERY_ATTEMPTS = 1_000
 """The largest ``max_recovery_attempts`` that a saga type can declare."""
@@ -26,6 +26,8 @@ _RECOVERY_BOUNDS: dict[str, dict[str, Any]] = {
     "max_attempts": {"minimum": 0, "maximum": MOST_RECOVERY_ATTEMPTS},
 }
 """The bounds of a recovery's fields. :func:`sagas.handlers.tasks.recovering.recover` checks them."""
+_NUMBERS = {"attempts": (0, MOST_RECOVERY_ATTEMPTS), "seq": (1, LAST_SEQ)}
+"""The bounds of the whole numbers in bodies, by field."""
 _NOT_BLANK = r"[^\u0000-\u0020]"
 
 T = TypeVar("T")
@@ -60,16 +62,19 @@ def read_body(request: Request, type_: type[T]) -> T:
 
 def _problems(body: Any) -> list[Problem]:
     """Return the problems of a body that its type cannot express."""
-    texts = {item.name: getattr(body, item.name) for item in fields(body)}  # pyright: ignore[reportArgumentType]
+    values = {item.name: getattr(body, item.name) for item in fields(body)}  # pyright: ignore[reportArgumentType]
     problems = [
         Problem(f"$.{name}", f"longer than {LONGEST_REASON} characters")
-        for name, text in texts.items()
+        for name, text in values.items()
         if isinstance(text, str) and len(text) > LONGEST_REASON
+    ]
+    problems += [
+        Problem(f"$.{name}", f"must be from {least} to {most}")
+        for name, (least, most) in _NUMBERS.items()
+        if values.get(name) is not None and not least <= values[name] <= most
     ]
     if isinstance(body, Resolution) and not re.search(_NOT_BLANK, body.reason):
         problems.append(Problem("$.reason", "must not be blank"))
-    if isinstance(body, RecoveryAttempts) and not 0 <= body.attempts <= MOST_RECOVERY_ATTEMPTS:
-        problems.append(Problem("$.attempts", f"must be from 0 to {MOST_RECOVERY_ATTEMPTS}"))
     if isinstance(body, PauseChange):
         problems += _contradictions(body)
     return problems
@@ -110,9 +115,13 @@ def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
 def describe_body(type_: type[Any]) -> dict[str, Any]:
     """Return the JSON Schema of the bodies that :func:`read_body` accepts for ``type_``."""
     schema: dict[str, Any] = json_schema(type_)["$defs"][type_.__name__]
-    for item in schema["properties"].values():
-        for variant in (variant for variant in item.get("anyOf", [item]) if variant == {"type": "string"}):
-            variant["maxLength"] = LONGEST_REASON
+    for name, item in schema["properties"].items():
+        for variant in item.get("anyOf", [item]):
+            if variant == {"type": "string"}:
+                variant["maxLength"] = LONGEST_REASON
+            elif name in _NUMBERS and variant == {"type": "integer"}:
+                least, most = _NUMBERS[name]
+                variant |= {"minimum": least, "maximum": most}
     if type_ is Resolution:
         schema["properties"]["reason"]["pattern"] = _NOT_BLANK
     if type_ is RecoveryOptions:
@@ -127,6 +136,4 @@ def describe_body(type_: type[Any]) -> dict[str, Any]:
             "then": {"required": ["active"], "properties": _ACTIVE},
             "else": {"anyOf": [{"properties": shape} for shape in _PAUSES]},
         }
-    if type_ is RecoveryAttempts:
-        schema["properties"]["attempts"] |= {"minimum": 0, "maximum": MOST_RECOVERY_ATTEMPTS}
     return schema

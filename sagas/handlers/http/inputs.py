@@ -14,6 +14,7 @@ from typing import Any, cast
 from urllib.parse import parse_qs
 
 from sagas.authoring.shapes.base import Path
+from sagas.core.events import AttentionCode
 from sagas.core.ids import KEY_PATTERN, LONGEST_CANCEL_REASON, LONGEST_CORRELATION_ID
 from sagas.core.states import SagaStatus
 from sagas.core.text import parse_json, plain
@@ -25,6 +26,9 @@ from sagas.store.index.listing import TimeRange
 FORM = "application/x-www-form-urlencoded"
 MOST_FIELDS = 1_000
 """The maximum number of fields in a form."""
+
+INCIDENT_FILTER = ("type", "step", "code", "error")
+"""The query parameters that choose the sagas of an incident. Each is allowed only with those before it."""
 
 WHOLE_ID = 36
 """The number of characters of a saga's id."""
@@ -214,6 +218,19 @@ class Request:
         if not text.endswith(mark):
             raise invalid("cursor", [Problem("query.cursor", "must be from an earlier answer of the same list")])
         return text.removesuffix(mark)
+
+    def incident(self) -> list[str]:
+        """Return type, step, code and error type of the sagas that are asked for, or the first of these. An empty error
+        stands for sagas without an error."""
+        given = [self.text(name) for name in INCIDENT_FILTER]
+        kind = [value for value in given if value is not None]
+        for name, needed, value in zip(INCIDENT_FILTER[1:], INCIDENT_FILTER, given[1:], strict=False):
+            if value is not None and self.text(needed) is None:
+                raise invalid("parameters", [Problem(f"query.{name}", f"allowed only with {needed}")])
+        if len(kind) > 2 and kind[2] not in list(AttentionCode):
+            problem = Problem("query.code", f"unknown; expected one of {', '.join(AttentionCode)}")
+            raise invalid("parameters", [problem])
+        return kind
 
     def flag(self, name: str) -> bool:
         """Return a query parameter that is ``true`` or ``false``; false if it is missing."""

@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from sagas.authoring.definition.definition import StepDefinition
+from sagas.core.events import AttentionCode
 from sagas.core.ids import KEY_PATTERN, LONGEST_CANCEL_REASON, LONGEST_CORRELATION_ID, LONGEST_KEY
 from sagas.engine.registry import SagaType
 from sagas.handlers.http.bodies import describe_body, may_be_absent
 from sagas.handlers.http.inputs import FORM, SHORTEST_ID_START
 from sagas.handlers.http.schemas import Json, TypeSchemas, answer_schemas, one_of, ref, type_schemas
 from sagas.operations import ATTENTION, AUDIT, CANCEL, LIST, OPERATIONS, SIGNAL, START, STATS, Operation
+from sagas.store.index.listing import LONGEST_CURSOR
 
 _ERRORS: dict[str, tuple[str, str]] = {
     "400": ("The body is not JSON, or the request is not valid HTTP.", "malformed_body bad_request"),
     "403": ("The call is not signed or not allowed, or the path or method does not exist.", "forbidden"),
     "404": ("The saga type, saga, step or path does not exist.", "not_found"),
-    "409": ("The saga's state does not allow the call. The message names the state.", "conflict"),
+    "409": ("The saga's state does not allow the call. The message names the state.", "conflict state_changed"),
     "413": ("The body is larger than 256 KB.", "too_large"),
     "422": ("Invalid input. The field details lists paths and messages.", "invalid_request idempotency_key_reused"),
     "429": ("Too many calls.", "throttled"),
@@ -44,7 +46,8 @@ _NOT_CANCELLABLE = (
     "earlier version of the type."
 )
 _BY_KEY = "Only the sagas that this Idempotency-Key started. Allowed only with type and limit."
-_GROUP = "Group the sagas by type, step and error type, and count them. limit and cursor are ignored."
+_GROUP = "Group the sagas by type, step, code and error type, and count them. limit and cursor are ignored."
+_ERROR_TYPE = "Only sagas with this type of error; empty for sagas without an error. Needs a code."
 _SEARCH_KEY = "Only sagas with this value in their requests, of types with this search key."
 _ETAG: Json = {"required": True, "schema": {"type": "string"}}
 _LOCATION: Json = {"required": True, "schema": {"type": "string", "format": "uri-reference"}}
@@ -120,7 +123,7 @@ def _moment(name: str) -> Json:
 
 
 def _paging() -> list[Json]:
-    cursor: Json = {"type": "string", "pattern": "^[A-Za-z0-9_-]+$", "maxLength": 256}
+    cursor: Json = {"type": "string", "pattern": "^[A-Za-z0-9_-]+$", "maxLength": LONGEST_CURSOR}
     text = "The cursor of an earlier answer of the same list, to continue after it."
     limit = {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}
     return [_query("limit", limit), _query("cursor", cursor) | {"description": text}]
@@ -240,6 +243,9 @@ def describe(sagas: list[SagaType], base: str = "", service: str = "Sagas", auth
         LIST.name: filters,
         ATTENTION.name: [
             _query("type", name),
+            _query("step", {"type": "string"}) | {"description": "Only sagas with trouble at this step. Needs a type."},
+            _query("code", one_of(list(AttentionCode))) | {"description": "Only sagas with this reason. Needs a step."},
+            _query("error", {"type": "string"}) | {"description": _ERROR_TYPE},
             *_paging(),
             _query("group", one_of(["incident"])) | {"description": _GROUP},
         ],

@@ -19,9 +19,17 @@ from sagas.engine.read.views import read_only_view, saga_view, verification_view
 from sagas.errors import Conflict, Problem
 from sagas.handlers.http.answers import Served, answer, linked
 from sagas.handlers.http.bodies import read_body
-from sagas.handlers.http.inputs import WHOLE_ID, Request, checked_id, checked_id_start, cursor_for, invalid
+from sagas.handlers.http.inputs import (
+    INCIDENT_FILTER,
+    WHOLE_ID,
+    Request,
+    checked_id,
+    checked_id_start,
+    cursor_for,
+    invalid,
+)
 from sagas.handlers.telemetry import telemetry
-from sagas.operations import CompensationRequest, Reason, RecoveryAttempts, Resolution
+from sagas.operations import CompensationRequest, Reason, RecoveryAttempts, Resolution, RetryRequest
 from sagas.store.index.listing import IndexPosition
 
 _LISTED_BY = ("type", "status", "since", "until", "idempotency_key", "limit", "cursor")
@@ -137,15 +145,16 @@ def attention_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serve
 
     def list_attention() -> Response[str]:
         request = _request(app)
-        request.check_query("type", "limit", "cursor", "group")
-        if (name := request.text("type")) is not None:
-            reader.refuse_unknown(name)
+        request.check_query(*INCIDENT_FILTER, "limit", "cursor", "group")
+        kind = request.incident()
+        if kind:
+            reader.refuse_unknown(kind[0])
         if (group := request.text("group")) is not None:
             if group != "incident":
                 raise invalid("parameters", [Problem("query.group", "must be incident")])
-            return with_etag(request, reader.incidents(name))
-        of = "attention", name
-        return _listed(request, reader.attention(name, request.limit(), request.cursor(*of)), *of)
+            return with_etag(request, reader.incidents(kind))
+        of = "attention", kind
+        return _listed(request, reader.attention(request.limit(), request.cursor(*of), kind), *of)
 
     return [list_attention]
 
@@ -173,19 +182,23 @@ def operator_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served
 
     def retry(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
-        reason = read_body(request, Reason).reason
-        return changed(operations.retry(name, checked_id(saga_id), reason, request.actor), 202)
+        body = read_body(request, RetryRequest)
+        state = operations.retry(name, checked_id(saga_id), body.reason, request.actor, seq=body.seq)
+        return changed(state, 202)
 
     def compensate(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
-        body, actor = read_body(request, CompensationRequest), request.actor
-        return changed(operations.compensate(name, checked_id(saga_id), body.reason, actor, force=body.force), 202)
+        body = read_body(request, CompensationRequest)
+        caller = body.reason, request.actor
+        state = operations.compensate(name, checked_id(saga_id), *caller, force=body.force, seq=body.seq)
+        return changed(state, 202)
 
     def resolve(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
-        body, actor = read_body(request, Resolution), request.actor
-        steps = tuple(dict.fromkeys(body.steps))
-        return changed(operations.resolve(name, checked_id(saga_id), body.reason, body.action, steps, actor), 200)
+        body = read_body(request, Resolution)
+        settled = body.reason, body.action, tuple(dict.fromkeys(body.steps))
+        state = operations.resolve(name, checked_id(saga_id), *settled, request.actor, seq=body.seq)
+        return changed(state, 200)
 
     return [cancel, retry, compensate, resolve]
 

@@ -7,7 +7,7 @@ from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from sagas.engine.composition.api import Api
 from sagas.engine.operate.callbacks import Callbacks
 from sagas.engine.read.answers import CallbackView
-from sagas.errors import Conflict, NotFound
+from sagas.errors import Conflict, NotFound, Unavailable, WrongTables
 from sagas.handlers.http.answers import Served, answer, linked
 from sagas.handlers.http.inputs import Request, checked_id
 
@@ -38,6 +38,10 @@ def add_callback_route(app: APIGatewayRestResolver, engine: Api, callbacks: Call
     @app.post("/callbacks/<token>")
     def call_back(token: str) -> Response[str]:
         target = callbacks.read(token)
+        try:
+            engine.pauses.all()
+        except WrongTables as error:  # the text names tables and services, which only operators may see
+            raise Unavailable("no signal can be taken now; try again later", error.retry_after) from None
         # If the wait is no longer deployed with public=True, all its URLs are invalid.
         if not engine.signals.step(target.saga, target.saga_id, target.step).public:
             raise NotFound("no such resource")

@@ -66,7 +66,7 @@ class ControlMarks:
         ]
         shard = shard_of(before.saga_id, self._settings.shards)
         back = [model.open_shard.set(str(shard)), model.due.set(iso(after.cancel.at))]
-        back += [model.attention_shard.remove(), model.attention_at.remove()]
+        back += [model.incident_shard.remove(), model.incident.remove()]
         allowed = model.status.is_in(*able) & model.cancel_requested_at.does_not_exist()
         for index, step in enumerate(before.steps):
             if step.pivot:  # rule 17: past the pivot a saga only goes forward

@@ -236,7 +236,7 @@ def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     if stopped or goes_on or unread_of(state):
         # The attention list is an index of its own, because it does not depend on when the supervisor looks at the
         # saga.
-        item |= attributes_of({"attention_shard": str(shard), "attention_at": Incident.of(state).key})
+        item |= attributes_of({"incident_shard": str(shard), "incident": Incident.of(state).key})
     if place := _open_place(state, settings, stale_after, stopped=stopped):
         item |= attributes_of({"open_shard": place[0], "due": iso(place[1])})
     return item

@@ -8,6 +8,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,7 +26,7 @@ from sagas.store.control.mapping import (
 )
 from sagas.store.index.search_keys import saga_of
 from sagas.store.index.shards import Shards
-from sagas.store.tables import Incident, StoreSettings, Tables
+from sagas.store.tables import Incident, StoreSettings, Tables, key_before
 
 T = TypeVar("T")
 
@@ -36,8 +37,20 @@ _FULL_SHARE = 4
 shard very rarely contributes more. If it does, it is queried again."""
 _LAST = "9999"
 """Sorts after every stored time."""
-_LONGEST_PART = 64
-"""Maximum characters of a sort key or id. A forged cursor may exceed it, and DynamoDB refuses keys over 1,024 bytes."""
+_LONGEST_SORT = 1024
+"""Maximum bytes of a sort key. A forged cursor may exceed it, and DynamoDB refuses it."""
+_LONGEST_ID = 64
+"""Maximum characters of a saga's id."""
+LONGEST_CURSOR = 2048
+"""Maximum characters of a cursor, which has a sort key and an id as base64."""
+_AFTER_PART = "$"
+"""Sorts after ``#``, which ends each part of an incident's key."""
+_KEYS = 100
+"""So many keys of incidents are read in one request. If an incident has more, the others are counted."""
+
+
+_PARTITIONS = {"open": "open_shard", "by_name": "name_shard", "ended": "ended", "incidents": "incident_shard"}
+"""The partition key of each index."""
 
 
 class IndexPosition(Struct, frozen=True, order=True):
@@ -57,7 +70,7 @@ class IndexPosition(Struct, frozen=True, order=True):
         try:
             padded = cursor + "=" * (-len(cursor) % 4)
             position = msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True), type=cls)
-            if 0 < len(position.sort) <= _LONGEST_PART and 0 < len(position.saga_id) <= _LONGEST_PART:
+            if 0 < len(position.sort.encode()) <= _LONGEST_SORT and 0 < len(position.saga_id) <= _LONGEST_ID:
                 return position
         except (ValueError, msgspec.MsgspecError):
             pass
@@ -90,6 +103,21 @@ class IdPage(Struct, frozen=True):
 
     saga_ids: list[str]
     cursor: str | None
+
+
+class Alike(Struct):
+    """Sagas with the same problem.
+
+    Args:
+        kind: type, step, code and error type.
+        first, last: when the first and the last of them began to need an operator, in the stored form.
+        count: how many there are.
+    """
+
+    kind: tuple[str, str, str, str]
+    first: str
+    last: str
+    count: int
 
 
 class Listing:
@@ -151,13 +179,15 @@ class Listing:
         first, last = within.bounds()
         if first > last:  # DynamoDB refuses an empty span
             return 0
-        partition = {"open": "open_shard", "by_name": "name_shard", "ended": "ended"}[index]
+        return self._counted(index, key, attribute, first, last, most)
+
+    def _counted(self, index: str, key: str, attribute: str, first: str, last: str, most: int) -> int:
         request: dict[str, Any] = {
             "TableName": self._settings.sagas_table,
             "IndexName": index,
             "Select": "COUNT",
             "KeyConditionExpression": "#partition = :key AND #sort BETWEEN :first AND :last",
-            "ExpressionAttributeNames": {"#partition": partition, "#sort": attribute},
+            "ExpressionAttributeNames": {"#partition": _PARTITIONS[index], "#sort": attribute},
             "ExpressionAttributeValues": {":key": {"S": key}, ":first": {"S": first}, ":last": {"S": last}},
         }
         count = 0
@@ -169,7 +199,7 @@ class Listing:
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
         return count
 
-    def together(self, calls: Sequence[Callable[[], int]]) -> list[int]:
+    def together(self, calls: Sequence[Callable[[], T]]) -> list[T]:
         """Run these calls concurrently, and return their results."""
         _ = self._tables.connection.client  # create the client once, in this thread
         with ThreadPoolExecutor(min(AT_ONCE, max(1, len(calls))), "counting") as pool:
@@ -184,25 +214,58 @@ class Listing:
                 return str(item.saga_id)
         return None
 
-    def attention(self, limit: int, cursor: str | None) -> IdPage:
-        """Return sagas that need an operator. The one that has waited longest comes first."""
+    def attention(self, limit: int, cursor: str | None, kind: Sequence[str] = ()) -> IdPage:
+        """Return sagas that need an operator, by type, step, code, error type and time. ``kind``: only those with this
+        type, step, code and error type, or the first of these."""
         start, model = IndexPosition.parse(cursor) if cursor is not None else None, self._tables.control
-        within = model.attention_at >= start.sort if start else None
-        keys = [str(shard) for shard in range(self.shards.number())]
-        queries = [model.attention_index.query(key, within, page_size=limit + 1) for key in keys]
-        listed = [
-            (IndexPosition(Incident.parse(item.attention_at).at, item.saga_id) for item in items) for items in queries
-        ]
+        first, last = _bounds(kind)
+        if start is not None:
+            first = max(first, start.sort)
+        if first > last:
+            return IdPage([], None)
+        within = model.incident.between(first, last)
+        queries = [model.incidents.query(key, within, page_size=limit + 1) for key in self._incident_shards]
+        listed = [(IndexPosition(item.incident, item.saga_id) for item in items) for items in queries]
         streams = [_beyond(start, positions) for positions in listed]
         return _page(heapq.merge(*self._begun(streams)), limit)
 
-    def incidents(self, most: int) -> list[Incident]:
-        """Return up to ``most`` incidents, oldest first. No saga is read."""
-        model = self._tables.control
-        keys = [str(shard) for shard in range(self.shards.number())]
-        queries = [model.attention_index.query(key, page_size=most) for key in keys]
-        streams = self._begun([(item.attention_at for item in items) for items in queries])
-        return [Incident.parse(key) for key in itertools.islice(heapq.merge(*streams), most)]
+    def incidents(self, most: int, most_sagas: int, kind: Sequence[str] = ()) -> list[Alike]:
+        """Group the sagas that need an operator by what is wrong, and count each group up to ``most_sagas``. Return the
+        first ``most`` groups in the order of their keys. No saga is read, and of a large group only a few keys are."""
+        calls = [partial(self._incidents, shard, most, most_sagas, kind) for shard in self._incident_shards]
+        found = dict[tuple[str, ...], Alike]()
+        for group in itertools.chain.from_iterable(self.together(calls)):
+            same = found.setdefault(group.kind, group)
+            if same is not group:
+                same.first = min(same.first, group.first)
+                same.last = max(same.last, group.last)
+                same.count = min(same.count + group.count, most_sagas)
+        return sorted(found.values(), key=lambda group: group.kind)[:most]
+
+    def _incidents(self, shard: str, most: int, most_sagas: int, kind: Sequence[str]) -> list[Alike]:
+        """Group the sagas of one shard. If more of a group follow what was read, they are counted and skipped."""
+        model, found = self._tables.control, list[Alike]()
+        first, last = _bounds(kind)
+        while len(found) < most:
+            items = model.incidents.query(shard, model.incident.between(first, last), limit=_KEYS)
+            incidents = [Incident.parse(item.incident) for item in items]
+            for wrong, group in itertools.groupby(incidents, key=lambda incident: incident.kind):
+                times = [incident.at for incident in group]
+                found.append(Alike(wrong, times[0], times[-1], len(times)))
+            if items.last_evaluated_key is None:
+                break
+            cut = found[-1]
+            begin, end = _bounds(cut.kind)
+            cut.count = self._counted("incidents", shard, "incident", begin, end, most_sagas)
+            within = model.incident.between(begin, end)
+            for item in model.incidents.query(shard, within, scan_index_forward=False, limit=1):
+                cut.last = Incident.parse(item.incident).at
+            first = end
+        return found[:most]
+
+    @property
+    def _incident_shards(self) -> list[str]:
+        return [str(shard) for shard in range(self.shards.number())]
 
     def due(self, until: float, limit: int) -> list[IndexPosition]:
         """Return open sagas that are due, longest overdue first. ``until``: epoch seconds by which they are due."""
@@ -285,6 +348,12 @@ class Listing:
         with ThreadPoolExecutor(threads, "listing") as pool:
             begun = list(pool.map(begin, streams))
         return [itertools.chain(first, stream) for first, stream in zip(begun, streams, strict=True)]
+
+
+def _bounds(kind: Sequence[str]) -> tuple[str, str]:
+    """Return what sorts before and after the keys of all incidents of a kind."""
+    beginning = key_before(kind)
+    return (beginning, beginning[:-1] + _AFTER_PART) if beginning else ("!", "~")
 
 
 def _beyond(

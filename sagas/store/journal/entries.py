@@ -39,6 +39,9 @@ ACTIONS = frozenset({"SagaStarted", "NeverStarted", *ev.FACTS})
 WORKER = "worker"
 """The actor of what a function does by itself."""
 
+ARCHIVED = "audit"
+"""The prefix of entries in their archive. The time of an object's first record follows: ``YYYY/MM/DD/HH``."""
+
 
 class Action(Struct, frozen=True):
     """What remains of a purged entry: what happened and when, without texts and values of the saga.

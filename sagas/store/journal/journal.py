@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from pynamodb.pagination import ResultIterator
 
 from sagas.aws import PAYLOADS, S3_DENIED, S3_NO_SUCH_KEY, code_of, connect, translated
+from sagas.core.ids import LAST_SEQ
 from sagas.core.text import epoch, iso
 from sagas.errors import FORMAT, Denied, NewerFormat, SagaError, TooLarge, check_format
 from sagas.store.connection import Changed, Fenced, Refused, Withheld
@@ -38,8 +39,6 @@ _SEAL = 16
 """Bytes of an entry's seal."""
 OF_THE_ENTRY = {"saga_id": "saga_id", "saga": "saga", "created_at": "at"}
 """Attributes of a purged saga that its first entry has, and the entry's names for them."""
-_LAST = 10**9
-"""A ``seq`` above that of any entry."""
 
 
 class Journal:
@@ -182,7 +181,7 @@ class Journal:
         """Whether a payload is missing from S3, for a caller that may list the bucket."""
         return self._payloads.lacks(key)
 
-    def history(self, saga_id: str, *, after: int = 0, up_to: int = _LAST, limit: int | None = None) -> list[Entry]:
+    def history(self, saga_id: str, *, after: int = 0, up_to: int = LAST_SEQ, limit: int | None = None) -> list[Entry]:
         """Return committed entries in order."""
         if up_to <= after:
             return []

@@ -14,7 +14,7 @@ from tests.e2e.console.accessible import barriers
 from tests.e2e.console.conftest import Open, Tab
 from tests.e2e.console.scene import STALLED, UNDO_FAILED, WAITING
 from tests.support.pictured import MADE_OF, made_of
-from tests.unit.client.stub import a_step, attention
+from tests.unit.client.stub import SEQ, a_step, attention
 from tests.unit.console.service import HOSTILE, FakeService, a_letter, a_pause, a_type, an_entry, dead, numbered
 
 pytestmark = pytest.mark.slow
@@ -106,7 +106,7 @@ def test_a_tick_stays_with_its_saga_when_others_come(console: Open, service: Fak
     assert ticked.is_checked()
     assert not page.get_by_label(f"Select {numbered(0x63)}").is_checked()
     assert page.locator("input[name=one]:checked").evaluate_all("all => all.map(one => one.value)") == [
-        f"checkout/{UNDO_FAILED}"
+        f"checkout/{UNDO_FAILED}/{SEQ}"
     ]
     tab.press("Enter")  # where one is has moved as well
     page.wait_for_url(f"**{UNDO_FAILED}")
@@ -168,11 +168,11 @@ def test_one_first_and_then_the_rest_with_stop(
 ) -> None:
     go_on, retry = threading.Event(), service.retry
 
-    def held_up(name: str, saga_id: str, reason: str = "") -> None:
+    def held_up(name: str, saga_id: str, reason: str = "", *, seq: int) -> None:
         """A service that is slow after the first few: *Stop* comes in the middle, however late it comes."""
         if len(service.did()) > 3:
             assert go_on.wait(60)
-        retry(name, saga_id, reason)
+        retry(name, saga_id, reason, seq=seq)
 
     monkeypatch.setattr(service, "retry", held_up)
     tab = console(service)

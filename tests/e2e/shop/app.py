@@ -5,7 +5,7 @@ Events start and signal its sagas, and it publishes events. Each saga has one fu
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 from sagas.cdk import SagaService
 from tests.e2e.shop.relay import Mortal, Relay
@@ -26,7 +26,11 @@ _INDEXES = {
     "open": ("open_shard", "due"),
     "by_name": ("name_shard", "created_at"),
     "ended": ("ended", "ended_at"),
-    "attention": ("attention_shard", "attention_at"),
+    "incidents": ("incident_shard", "incident"),
+}
+_KEYS_ONLY: dict[str, Any] = {"projection_type": dynamodb.ProjectionType.KEYS_ONLY}
+_PROJECTED: dict[str, dict[str, Any]] = {
+    "incidents": {"projection_type": dynamodb.ProjectionType.INCLUDE, "non_key_attributes": ["seq"]}
 }
 
 
@@ -79,12 +83,8 @@ def main() -> None:
 def _service(stack: Stack) -> SagaService:
     sagas, audit = _table(stack, "Mine"), _table(stack, "History", sort="seq")
     for name, (partition, sort) in _INDEXES.items():
-        sagas.add_global_secondary_index(
-            index_name=name,
-            partition_key=_attribute(partition),
-            sort_key=_attribute(sort),
-            projection_type=dynamodb.ProjectionType.KEYS_ONLY,
-        )
+        keys: dict[str, Any] = {"partition_key": _attribute(partition), "sort_key": _attribute(sort)}
+        sagas.add_global_secondary_index(index_name=name, **keys, **_PROJECTED.get(name, _KEYS_ONLY))
     mount = apigateway.RestApi(stack, "Api").root.add_resource("shop").add_resource("orders")
     return SagaService(
         stack,

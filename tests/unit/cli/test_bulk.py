@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.unit.cli.conftest import Run
-from tests.unit.client.stub import SAGA_ID, StubApi, a_saga, an_error, attention
+from tests.unit.client.stub import SAGA_ID, SEQ, StubApi, a_saga, an_error, attention
 
 OTHER = SAGA_ID[:-1] + "0"
 
@@ -18,6 +18,11 @@ OTHER = SAGA_ID[:-1] + "0"
 def dead(saga_id: str = SAGA_ID) -> dict[str, Any]:
     error = {"step": "check", "type": "Timeout", "message": "too late"}
     return a_saga("DEAD_LETTERED", saga_id=saga_id, error=error, attention=attention("exhausted", error))
+
+
+def head_of(action: str, *saga_ids: str) -> dict[str, Any]:
+    """Return the first line of a file of outcomes."""
+    return {"job": "j1", "action": action, "type": "create-zip", "reason": "", "chosen": dict.fromkeys(saga_ids, SEQ)}
 
 
 def page(*sagas: dict[str, Any]) -> dict[str, Any]:
@@ -44,7 +49,7 @@ def test_all_that_match_are_retried(api: StubApi, run: Run) -> None:
     told = json.loads(result.stdout)
     assert (told["chosen"], told["done"], told["refused"], told["failed"], told["remaining"]) == (2, 1, 1, 0, 0)
     bodies = [one.body for one in api.asked if one.method == "POST"]
-    assert bodies == [{"reason": f"bulk {told['job']}: fixed"}] * 2
+    assert bodies == [{"reason": f"bulk {told['job']}: fixed", "seq": SEQ}] * 2
     lines = Path(told["outcomes"]).read_text().splitlines()
     assert [json.loads(line).get("outcome") for line in lines] == [None, "done", "refused"]
 
@@ -89,6 +94,8 @@ def test_it_asks_first(api: StubApi, run: Run) -> None:
         ["rerun", "create-zip", "--all", "--key", "k"],
         ["retry", "create-zip", "--all", "--watch"],
         ["retry", "create-zip", "--all", "--timeout", "3"],
+        ["retry", "create-zip", "--all", "--seq", "3"],
+        ["compensate", "create-zip", "--all", "--reason", "n", "--seq", "3"],
     ],
 )
 def test_what_is_not_said_or_does_not_fit_is_wrong_usage(api: StubApi, run: Run, arguments: list[str]) -> None:
@@ -117,7 +124,7 @@ def test_one_first_that_fails_again_is_the_last(api: StubApi, run: Run) -> None:
 
 
 def test_a_job_is_gone_on_with(api: StubApi, run: Run, tmp_path: Path) -> None:
-    head = {"job": "j1", "action": "retry", "type": "create-zip", "reason": "fixed", "chosen": [SAGA_ID, OTHER]}
+    head = head_of("retry", SAGA_ID, OTHER) | {"reason": "fixed"}
     done = {"saga_id": SAGA_ID, "outcome": "done", "message": "", "new": "", "at": ""}
     (tmp_path / "job.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(done)}\n")
     api.will(202, dead(OTHER))
@@ -133,7 +140,7 @@ def test_one_first_of_a_job_that_is_gone_on_with_is_the_first_that_is_left(
     api: StubApi, run: Run, tmp_path: Path
 ) -> None:
     last = SAGA_ID[:-1] + "2"
-    head = {"job": "j1", "action": "retry", "type": "create-zip", "reason": "", "chosen": [SAGA_ID, OTHER, last]}
+    head = head_of("retry", SAGA_ID, OTHER, last)
     gone = {"saga_id": SAGA_ID, "outcome": "refused", "message": "it is over", "new": "", "at": ""}
     (tmp_path / "job.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(gone)}\n")
     api.will(202, dead(OTHER)).will(200, a_saga("COMPLETED", saga_id=OTHER)).will(202, dead(last))
@@ -161,7 +168,7 @@ def test_outcomes_that_cannot_be_written_are_told_before_anything_is_done(api: S
 
 
 def test_a_dry_run_of_a_job_that_is_gone_on_with_does_nothing(api: StubApi, run: Run, tmp_path: Path) -> None:
-    head = {"job": "j1", "action": "cancel", "type": "create-zip", "reason": "", "chosen": [SAGA_ID, OTHER]}
+    head = head_of("cancel", SAGA_ID, OTHER)
     done = {"saga_id": SAGA_ID, "outcome": "done", "message": "", "new": "", "at": ""}
     (tmp_path / "job.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(done)}\n")
     arguments = "cancel", "--all", "--outcomes", "job.jsonl", "--dry-run", "--yes"

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from sagas.aws import code_of
 from sagas.cli.doctor import checks
 from sagas.cli.doctor.checks import CHECKS, Check, explained, fits
-from sagas.cli.doctor.site import Compared, NotChecked, Resource, Site
+from sagas.cli.doctor.site import Compared, NotChecked, Resource, Site, Tables
 from sagas.cli.main import app
 from sagas.cli.target import Target
 from sagas.client import SagaClient
@@ -52,6 +52,26 @@ JUDGED: dict[str, tuple[Callable[[Any], Any], Any, list[tuple[str, str]]]] = {
     "an app that fails": (checks.app, "the app failed: KeyError", [("fail", "the app failed: KeyError")]),
     "imports": (checks.imports, [], [("ok", "functions have all modules that their code imports")]),
     "imports of other modules": (checks.imports, ["shop.py:1 imports x"], [("fail", "shop.py:1 imports x")]),
+    "tables of its own": (
+        checks.tables,
+        [Tables("sagas", "a1", "a1"), Tables("new", "b2", "")],
+        [("ok", "sagas of service 'a1', new of service 'b2'")],
+    ),
+    "tables of another service": (
+        checks.tables,
+        [Tables("sagas", "a1", "b2"), Tables("mine", "a1", "a1")],
+        [("fail", "sagas belongs to service 'b2', not to this one, 'a1'")],
+    ),
+    "a name of its own": (
+        checks.service_names,
+        {"shop": []},
+        [("ok", "no other service of this account and region is called 'shop'")],
+    ),
+    "a name that another service has": (
+        checks.service_names,
+        {"shop": ["Blue-Api", "Blue-Ship"], "depot": []},
+        [("warn", "another service of this account is called 'shop', too, with the function Blue-Api")],
+    ),
     "a region": (
         checks.region,
         ("eu-west-1", [{"RecursiveLoop": "Allow"}]),
@@ -388,6 +408,29 @@ class TestReading:
             Compared("Ship", "MaximumConcurrency", "5", "none"),
             Compared("2", "Enabled", "true", "missing"),
         ]
+
+    def test_services_of_the_region(self, account: Account) -> None:
+        names = ("Shop-Api", "Shop-Pay")
+        account.__dict__["deployed"] = {name: Resource("AWS::Lambda::Function", {}, name) for name in names}
+
+        def listed(name: str, *values: str) -> dict[str, Any]:
+            named = ("SAGAS_SERVICE", "POWERTOOLS_SERVICE_NAME", "SAGAS_TABLE")
+            return {"FunctionName": name, "Environment": {"Variables": dict(zip(named, values, strict=True))}}
+
+        functions = [
+            *(listed(name, "a1", "shop", "sagas") for name in names),
+            listed("Blue-Api", "b2", "shop", "blue"),
+            listed("Depot-Api", "c3", "depot", "depot"),
+            {"FunctionName": "Unreadable", "Environment": {"Error": {"ErrorCode": "AccessDeniedException"}}},
+            {"FunctionName": "Plain"},
+        ]
+        account.answers("lambda", list_functions={"Functions": functions})
+        assert account.service_names() == {"shop": ["Blue-Api"]}
+        item = {"saga_id": {"S": "pauses"}, "service": {"S": "z9"}}
+        for answer, owner in (({"Item": item}, "z9"), ({}, "")):
+            account.clients.pop("dynamodb", None)
+            account.answers("dynamodb", get_item=answer)
+            assert account.tables() == [Tables("sagas", "a1", owner)]
 
     def test_alarms_and_who_is_notified(self, account: Account) -> None:
         account.__dict__["deployed"] = {"A": Resource(ALARM, {}, "one"), "B": Resource(ALARM, {}, "two")}

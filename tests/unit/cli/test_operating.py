@@ -32,6 +32,14 @@ class TestOperating:
                 "/resolve",
                 {"reason": "n", "action": "a", "steps": ["s", "t"]},
             ),
+            (["retry", "--seq", "9"], "POST", "/retry", {"reason": "", "seq": 9}),
+            (["compensate", "--seq", "9"], "POST", "/compensate", {"reason": "", "seq": 9}),
+            (
+                ["resolve", "--reason", "n", "--seq", "9"],
+                "POST",
+                "/resolve",
+                {"reason": "n", "action": "", "steps": [], "seq": 9},
+            ),
         ],
     )
     def test_on_one_saga(
@@ -44,6 +52,13 @@ class TestOperating:
         (asked,) = api.asked
         assert (asked.method, asked.path) == (method, f"/v1/sagas/create-zip/{SAGA_ID}{path}")
         assert asked.body == body
+
+    def test_a_state_that_has_changed_is_named(self, api: StubApi, run: Run) -> None:
+        text = "the saga, which is COMPLETED, has changed: seq 9 is not its last audit entry, which is 12"
+        api.will(409, {**an_error("state_changed", text), "saga": a_saga(seq=12)})
+        result = run("retry", "create-zip", SAGA_ID, "--seq", "9")
+        assert (result.exit_code, result.stderr) == (1, f"sagas: {text}\n")
+        assert run("retry", "create-zip", SAGA_ID, "--seq", "the last").exit_code == 2
 
     def test_a_paused_step_that_a_release_removed_is_resumed(self, api: StubApi, run: Run) -> None:
         gone = DEFINITION | {"pauses": [PAUSE | {"step": "zip"}, PAUSE | {"saga_id": SAGA_ID}]}

@@ -215,15 +215,17 @@ class TestLists:
             "code": "exhausted",
             "error_type": "ProviderDown",
             "count": 741,
+            "at_least": False,
         }
-        answer = {"incidents": [one | seen, one | seen | {"code": "failed", "error_type": None}], "at_least": True}
+        more = {"code": "failed", "error_type": None, "count": 1_000, "at_least": True}
+        answer = {"incidents": [one | seen, one | seen | more], "at_least": True}
         api.will(200, answer)
         head, first, second, _, more = run("attention", "create-zip").stdout.splitlines()
         assert head.split()[:6] == ["type", "step", "error", "sagas", "since", "last"]
         assert first.split()[:4] == ["create-zip", "announce", "ProviderDown", "741"]
         assert first.endswith("Nothing has been rolled back. Fix the cause, then retry: this step runs again.")
-        assert second.split()[:4] == ["create-zip", "announce", "failed", "741"]
-        assert more == "More sagas need attention than were counted."
+        assert second.split()[:4] == ["create-zip", "announce", "failed", "1,000+"]
+        assert more == "There are more incidents than these."
         assert json.loads(run("attention", "--json").stdout) == answer | {"rejected_commands": 0}
         api.answers.clear()
         api.will(200, {"incidents": [], "at_least": False})
@@ -336,7 +338,8 @@ class TestTerminal:
 
     def test_an_incident_has_its_error_and_what_to_do(self, api: StubApi, run: Run) -> None:
         seen = {"first_seen": DEAD["updated_at"], "last_seen": DEAD["updated_at"], "code": "exhausted", "count": 741}
-        one = {"type": "checkout-of-a-basket", "step": "charge-the-card", "error_type": "ProviderUnavailable", **seen}
+        what = {"type": "checkout-of-a-basket", "step": "charge-the-card", "error_type": "ProviderUnavailable"}
+        one = {**what, **seen, "at_least": False}
         api.will(200, {"incidents": [one, one | {"code": "code_missing"}], "at_least": False})
         lines = self.lines(run, "attention")
         assert lines[0].split() == ["type", "step", "error", "sagas", "next"]

@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 SAGA_ID = "01a1fd82-30a8-780f-adb2-367c651cfde6"
+SEQ = 9
+"""The number of the last audit entry of each saga here."""
 BEGAN = "2026-11-21T09:48:50.216Z"
 
 
@@ -121,7 +123,7 @@ def attention(
 def a_saga(status: str = "COMPLETED", **fields: Any) -> dict[str, Any]:
     """Return a saga as the API shows it."""
     known = {
-        "saga_id": SAGA_ID, "type": "create-zip", "version": "1", "status": status, "in_doubt": [],
+        "saga_id": SAGA_ID, "type": "create-zip", "version": "1", "status": status, "seq": SEQ, "in_doubt": [],
         "recovery_attempts": 0, "cancel_requested_at": None, "created_at": BEGAN, "updated_at": BEGAN, "ended_at": None,
         "links": {"self": f"/v1/sagas/create-zip/{SAGA_ID}"}, "request": {}, "steps": [a_step("check")], "error": None,
         "attention": None, "progress": None, "breaker": None, "paused": False, "resolution": None,

@@ -17,7 +17,7 @@ from sagas.client.operate.outcomes import CallOutcome
 from sagas.client.operate.pacing import STOP_AFTER
 from sagas.errors import Ambiguous, Conflict, NotFound, SagaError, Unavailable
 from sagas.operations import Operation
-from tests.unit.client.stub import a_saga, attention
+from tests.unit.client.stub import SEQ, a_saga, attention
 
 
 class Service(SagaClient):
@@ -29,6 +29,7 @@ class Service(SagaClient):
         self.calls: list[tuple[str, ...]] = []
         self.asked: list[tuple[Any, ...]] = []
         self.taken: list[tuple[str, set[str]]] = []
+        self.seqs: dict[str, int | None] = {}
 
     def _call(self, *call: str) -> Any:
         self.calls.append(call)
@@ -40,13 +41,27 @@ class Service(SagaClient):
     def cancel(self, type: str, saga_id: str, reason: str = "", *, force: bool = False) -> Any:
         return self._call("cancel", type, saga_id, reason, *["force"] * force)
 
-    def retry(self, type: str, saga_id: str, reason: str = "") -> Any:
+    def retry(self, type: str, saga_id: str, reason: str = "", *, seq: int | None = None) -> Any:
+        self.seqs[saga_id] = seq
         return self._call("retry", type, saga_id, reason)
 
-    def compensate(self, type: str, saga_id: str, reason: str = "", *, force: bool = False) -> Any:
+    def compensate(
+        self, type: str, saga_id: str, reason: str = "", *, force: bool = False, seq: int | None = None
+    ) -> Any:
+        self.seqs[saga_id] = seq
         return self._call("compensate", type, saga_id, reason, *["force"] * force)
 
-    def resolve(self, type: str, saga_id: str, reason: str, action: str = "", steps: Sequence[str] = ()) -> Any:
+    def resolve(
+        self,
+        type: str,
+        saga_id: str,
+        reason: str,
+        action: str = "",
+        steps: Sequence[str] = (),
+        *,
+        seq: int | None = None,
+    ) -> Any:
+        self.seqs[saga_id] = seq
         return self._call("resolve", type, saga_id, reason, action, *steps)
 
     def take_letters(self, operation: Operation, type: str, saga_ids: Collection[str]) -> str:
@@ -75,7 +90,16 @@ class Service(SagaClient):
         at = int(cursor or 0)
         return {"sagas": found[at : at + 1], "cursor": str(at + 1) if at + 1 < len(found) else None}
 
-    def attention(self, type: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Any:
+    def attention(
+        self,
+        type: str | None = None,
+        *,
+        step: str | None = None,
+        code: str | None = None,
+        error: str | None = None,
+        limit: int = 20,
+        cursor: str | None = None,
+    ) -> Any:
         """Likewise."""
         self.asked.append(("attention", type))
         found = [one for one in self.sagas if one["attention"]]
@@ -115,9 +139,18 @@ def job(tmp_path: Path) -> Make:
     def make(service: Service, *ids: str, action: str = "retry", reason: str = "fixed", **more: Any) -> Batch:
         clock = Clock()
         given: dict[str, Any] = {"path": tmp_path / "job.jsonl", "job": "j1", "rate": 1.0} | more
-        return Batch(service, action, "trip", ids, reason, clock=clock.now, sleep=clock.sleep, **given)
+        seqs = given.pop("seqs", dict.fromkeys(ids, SEQ))
+        return Batch(service, action, "trip", seqs, reason, clock=clock.now, sleep=clock.sleep, **given)
 
     return make
+
+
+@pytest.mark.parametrize("action", ["retry", "compensate", "resolve"])
+def test_each_call_names_the_state_in_which_its_saga_was_chosen(job: Make, tmp_path: Path, action: str) -> None:
+    service = Service()
+    job(service, action=action, seqs={"a": 3, "b": 8}).run(most=1)
+    Batch.resumed(service, tmp_path / "job.jsonl").run()
+    assert service.seqs == {"a": 3, "b": 8}
 
 
 class TestChoosing:
@@ -215,7 +248,7 @@ class TestRunning:
         assert (report.count("done"), report.count("failed")) == (3, 5)
         assert report.remaining == ids[8:]
         again = Batch.resumed(service, tmp_path / "job.jsonl", rate=1000)
-        assert (again.job, again.reason, again.saga_ids) == ("j1", "fixed", ids)
+        assert (again.job, again.reason, again.seqs) == ("j1", "fixed", dict.fromkeys(ids, SEQ))
         report = again.run()
         assert (report.count("done"), report.remaining, report.stopped) == (20, [], "")
         assert len(service.calls) == 8 + 17  # what was done is left alone
@@ -262,7 +295,7 @@ class TestRunning:
         told = list[CallOutcome]()
         job(Service(), "a", "b").run(told.append)
         lines = [json.loads(line) for line in (tmp_path / "job.jsonl").read_text().splitlines()]
-        assert lines[0]["chosen"] == ["a", "b"]
+        assert lines[0]["chosen"] == {"a": SEQ, "b": SEQ}
         assert [one["saga_id"] for one in lines[1:]] == [one.saga_id for one in told] == ["a", "b"]
 
     @pytest.mark.parametrize("text", ["", "{}", "no JSON", '{"job": 1}\n{"saga_id": "a"}\n{}'])

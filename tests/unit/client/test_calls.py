@@ -15,8 +15,8 @@ from botocore.credentials import DeferredRefreshableCredentials
 from botocore.exceptions import ClientError
 
 from sagas import InvalidRequest, Saga, SagaClient, SagaError, step
-from sagas.errors import Conflict, NotFound
-from tests.unit.client.stub import SAGA_ID, StubApi, a_saga, attention
+from sagas.errors import Conflict, NotFound, StateChanged
+from tests.unit.client.stub import SAGA_ID, StubApi, a_saga, an_error, attention
 
 ONE = f"/v1/sagas/create-zip/{SAGA_ID}"
 
@@ -261,6 +261,24 @@ class TestOperating:
         api.will(202, a_saga("RUNNING"))
         client.retry("create-zip", SAGA_ID, "topic is back")
         assert asked(api) == ("POST", f"{ONE}/retry", {"reason": "topic is back"})
+
+    @pytest.mark.parametrize(
+        ("verb", "arguments", "body"),
+        [
+            ("retry", (), {"reason": ""}),
+            ("compensate", ("n",), {"reason": "n"}),
+            ("resolve", ("n",), {"reason": "n", "action": "", "steps": []}),
+        ],
+    )
+    def test_a_call_can_name_a_state(
+        self, api: StubApi, client: SagaClient, verb: str, arguments: tuple[str, ...], body: dict[str, Any]
+    ) -> None:
+        now = a_saga("DEAD_LETTERED", seq=12)
+        api.will(409, {**an_error("state_changed", "the saga has changed"), "saga": now})
+        with pytest.raises(StateChanged, match="the saga has changed") as raised:
+            getattr(client, verb)("create-zip", SAGA_ID, *arguments, seq=9)
+        assert raised.value.saga == now
+        assert asked(api) == ("POST", f"{ONE}/{verb}", {**body, "seq": 9})
 
     def test_compensate(self, api: StubApi, client: SagaClient) -> None:
         api.will(202, a_saga("COMPENSATING"))

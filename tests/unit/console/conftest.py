@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 
 from sagas.console.app import console
 from sagas.console.guard import Session
+from tests.unit.client.stub import SEQ
 from tests.unit.console.service import NOW, FakeService, dead, numbered
 
 PORT = 4480
@@ -46,7 +47,7 @@ class Browser(TestClient):
     def submit(self, path: str, **form: Any) -> Any:
         """Send a form of the console's, as a browser does."""
         headers = {"Origin": ORIGIN, "Sec-Fetch-Site": "same-origin"}
-        return self.post(path, data={"csrf": self.session.csrf, **form}, headers=headers)
+        return self.post(path, data={"csrf": self.session.csrf, "seq": str(SEQ), **form}, headers=headers)
 
 
 Open = Callable[..., Browser]

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from sagas.client import DeadLetter, Redrive
-from sagas.errors import Conflict, NotFound, SagaError
+from sagas.errors import Conflict, NotFound, SagaError, StateChanged
 from sagas.operations import Operation
-from tests.unit.client.stub import BEGAN, a_saga, a_step, attention
+from tests.unit.client.stub import BEGAN, SEQ, a_saga, a_step, attention
 
 NOW = 1_795_254_540.0
 """2026-11-21T09:49:00Z, ten seconds after the sagas of the stub began."""
@@ -18,6 +18,11 @@ HOSTILE = "</script><img src=x onerror=\"document.title='got'\"><script>document
 def numbered(number: int) -> str:
     """Return the id of a saga by its number."""
     return f"01a1fd82-30a8-780f-adb2-{number:012x}"
+
+
+def row_of(number: int) -> str:
+    """Return what the form of a list sends for a saga."""
+    return f"create-zip/{numbered(number)}/{SEQ}"
 
 
 def an_entry(seq: int, action: str, step: str | None = None, **fields: Any) -> dict[str, Any]:
@@ -182,13 +187,19 @@ class FakeService:
         for saga in self.sagas.values():
             if why := saga["attention"]:
                 key = {"type": saga["type"], **{part: why[part] for part in ("step", "code", "error_type")}}
-                seen = {"count": 0, "first_seen": why["since"], "last_seen": why["since"]}
+                seen = {"count": 0, "at_least": False, "first_seen": why["since"], "last_seen": why["since"]}
                 found.setdefault((*key.values(),), key | seen)["count"] += 1
         return {"incidents": [*found.values()], "at_least": self.at_least}
 
-    def attention(self, name: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Any:
+    def attention(self, name: str, *, limit: int, **kind: str) -> Any:
         self._did("attention")
-        return {"sagas": [saga for saga in self.sagas.values() if saga["attention"]], "cursor": None}
+        wanted = {"error_type" if part == "error" else part: value or None for part, value in kind.items()}
+        found = [
+            saga
+            for saga in self.sagas.values()
+            if saga["type"] == name and saga["attention"] and wanted.items() <= saga["attention"].items()
+        ]
+        return {"sagas": found[:limit], "cursor": None}
 
     def audit(self, name: str, saga_id: str) -> Any:
         self._did("audit", name, saga_id)
@@ -220,10 +231,18 @@ class FakeService:
         self._did("delete_letter", name, message_id)
         return self.letters.pop()
 
-    def retry(self, name: str, saga_id: str, reason: str = "") -> Any:
+    def _named(self, saga_id: str, seq: int) -> None:
+        """Refuse a call that names another state of a saga."""
+        saga = self.sagas.get(saga_id)
+        if saga is not None and saga["seq"] != seq:
+            raise StateChanged(f"seq {seq} is not the saga's last audit entry", saga)
+
+    def retry(self, name: str, saga_id: str, reason: str = "", *, seq: int) -> Any:
+        self._named(saga_id, seq)
         self._did("retry", saga_id, reason)
 
-    def compensate(self, name: str, saga_id: str, reason: str = "") -> Any:
+    def compensate(self, name: str, saga_id: str, reason: str = "", *, seq: int) -> Any:
+        self._named(saga_id, seq)
         self._did("compensate", saga_id, reason)
 
     def cancel(self, name: str, saga_id: str, reason: str = "") -> Any:
@@ -231,7 +250,8 @@ class FakeService:
         if self.sagas[saga_id]["status"] == "COMPLETED":
             raise Conflict("the saga is COMPLETED")
 
-    def resolve(self, name: str, saga_id: str, reason: str, action: str = "", steps: Any = ()) -> Any:
+    def resolve(self, name: str, saga_id: str, reason: str, action: str = "", steps: Any = (), *, seq: int) -> Any:
+        self._named(saga_id, seq)
         self._did("resolve", saga_id, reason, action, [*steps])
 
     def recover(self, *, type: str | None = None, saga_id: str | None = None) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sagas.errors import Ambiguous, Conflict, Unavailable
-from tests.unit.client.stub import a_saga, a_step
+from tests.unit.client.stub import SEQ, a_saga, a_step
 from tests.unit.console.conftest import LATER, SAGA, Browser
 from tests.unit.console.service import FakeService, a_letter, numbered
 
@@ -33,6 +33,20 @@ class TestActions:
         assert (answer.status_code, answer.headers["location"]) == (303, f"{SAGA}?did={do}")
         assert service.did() == [call]
         assert 'class="did"' in browser.get(answer.headers["location"]).text
+
+    @pytest.mark.parametrize("do", ["retry", "compensate", "resolve"])
+    def test_what_a_page_sends_is_for_the_state_that_it_shows(
+        self, browser: Browser, service: FakeService, do: str
+    ) -> None:
+        for page in (browser.get(SAGA).text, browser.get("/").text):
+            form = page.split(f'action="/sagas/create-zip/{numbered(1)}/{do}"')[1].split("</form>")[0]
+            assert f'name="seq" value="{SEQ}"' in form
+        path = f"/sagas/create-zip/{numbered(1)}/{do}"
+        service.sagas[numbered(1)]["seq"] = SEQ + 2  # another operator was faster
+        answer = browser.submit(path, reason="n")
+        assert (answer.status_code, service.did()) == (409, [])
+        assert f"seq {SEQ} is not the saga" in answer.text
+        assert browser.submit(path, reason="n", seq="").status_code == 422
 
     def test_a_retry_takes_the_letter_along(self, browser: Browser, service: FakeService) -> None:
         service.letters = [a_letter(saga_id=numbered(1)), a_letter(saga_id=numbered(2))]

@@ -161,21 +161,20 @@ class TestAttention:
         service.at_least = True
         told = text_of(opened(service, "/"))
         assert "leftover" not in told
-        assert "These are the 250 that have waited longest; there are more" in told
+        assert "These are 250; there are more" in told
         types: list[dict[str, Any]] = [{"statuses": {"DEAD_LETTERED": 249}, "at_least": []}]
         service.stats = lambda name: {"types": types}  # type: ignore[attr-defined]
         assert "1 leftover dead letter" in text_of(opened(service, "/"))
 
     def test_asks_for_all_that_it_tells_at_the_same_time(self, service: FakeService) -> None:
         """A service that is far away is waited for once, not once for each thing that may be the matter."""
-        together = threading.Barrier(5)
+        together = threading.Barrier(4)
 
         def meet(answer: Any) -> Any:
             together.wait(30)
             return answer
 
         service.incidents = lambda name=None: meet({"incidents": [], "at_least": False})  # type: ignore[method-assign]
-        service.attention = lambda **_: meet({"sagas": [], "cursor": None})  # type: ignore[method-assign]
         service.breakers = lambda: meet([])  # type: ignore[method-assign]
         service.types = lambda: meet(service.known_types)  # type: ignore[method-assign]
         listed, met = service.list, list[str | None]()

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from sagas.console.jobs import Item, Job, Jobs
-from sagas.errors import Conflict, Unavailable
-from tests.unit.client.stub import a_saga
+from sagas.errors import Ambiguous, Conflict, Unavailable
+from tests.unit.client.stub import SEQ, a_saga
 from tests.unit.console.conftest import Browser, text_of, wait_over
-from tests.unit.console.service import FakeService, a_letter, dead, numbered
+from tests.unit.console.service import FakeService, a_letter, dead, numbered, row_of
 
 
 class TestJobs:
@@ -30,7 +30,7 @@ class TestJobs:
         return text_of(desk.text)
 
     def test_do_it_to_all_or_to_the_chosen_or_to_one_first(self, browser: Browser, service: FakeService) -> None:
-        every = [f"create-zip/{numbered(number)}" for number in range(4)]
+        every = [row_of(number) for number in range(4)]
         told = self.begin(browser, all=every)
         assert "chosen 4 done 4 refused 0 failed 0 not tried 0" in told
         notes = {reason for _, _, reason in service.did()}
@@ -43,7 +43,7 @@ class TestJobs:
 
     def test_add_up_and_stop_when_all_fails(self, browser: Browser, service: FakeService) -> None:
         service.refuses["retry"] = Conflict("the saga is RUNNING")
-        every = [f"create-zip/{numbered(number)}" for number in range(10)]
+        every = [row_of(number) for number in range(10)]
         assert "done 0 refused 10 failed 0 not tried 0" in self.begin(browser, all=every)
         service.refuses["retry"] = Unavailable("away", 0)
         told = self.begin(browser, all=every)
@@ -51,11 +51,11 @@ class TestJobs:
         assert "Go on with the 10 that failed or are left" in told
 
     def test_need_a_note_and_a_known_action_and_something_to_do(self, browser: Browser, service: FakeService) -> None:
-        one = f"create-zip/{numbered(1)}"
+        one = row_of(1)
         assert browser.submit("/jobs", do="retry", reason="", one=one).status_code == 422
         assert browser.submit("/jobs", do="purge", reason="n", one=one).status_code == 404
         assert browser.submit("/jobs", do="retry", reason="n").status_code == 422
-        many = [f"create-zip/{numbered(number)}" for number in range(101)]
+        many = [row_of(number) for number in range(101)]
         assert browser.submit("/jobs", do="retry", reason="n", all=many).status_code == 422
         assert service.did() == []
         assert browser.submit("/jobs", do="retry", reason="n", all=many, count="101").status_code == 303
@@ -64,7 +64,7 @@ class TestJobs:
     def test_takes_the_letters_of_its_sagas_along(self) -> None:
         service = FakeService([dead(number) for number in range(4)])
         service.letters = [a_letter(saga_id=numbered(number)) for number in range(5)]
-        every, browser = [f"create-zip/{numbered(number)}" for number in range(4)], Browser(service).open()
+        every, browser = [row_of(number) for number in range(4)], Browser(service).open()
         begun = browser.submit("/jobs", do="retry", reason="fixed", all=every)
         assert "chosen 4 done 4 refused 0" in wait_over(browser, begun.headers["location"])
         assert [each.saga_id for each in service.letters] == [numbered(4)]
@@ -108,6 +108,31 @@ class TestAllThatMatch:
         assert browser.submit("/jobs", matching="1", do="cancel", reason="n").status_code == 422
         assert service.did() == []
 
+    def test_what_has_changed_since_the_page_was_read_is_refused(self) -> None:
+        service = FakeService([dead(number) for number in range(3)])
+        browser = Browser(service).open()
+        page = browser.get("/sagas").text
+        rows = re.findall(r'name="one" value="([^"]+)"', page)
+        assert rows == [row_of(number) for number in range(3)]
+        service.sagas[numbered(1)]["seq"] = SEQ + 2  # another operator was faster
+        begun = browser.submit("/jobs", do="compensate", reason="n", one=rows).headers["location"]
+        assert "chosen 3 done 2 refused 1" in wait_over(browser, begun)
+        assert {call[1] for call in service.did()} == {numbered(0), numbered(2)}
+        for bad in ("create-zip", f"create-zip/{numbered(1)}", f"create-zip/{numbered(1)}/x"):
+            assert browser.submit("/jobs", do="retry", reason="n", one=bad).status_code == 422
+
+    def test_what_is_gone_on_with_keeps_its_name_and_states(self, service: FakeService) -> None:
+        """So a call that took effect, but whose answer was lost, is not taken for another one."""
+        service.refuses["retry"] = Ambiguous("no response")
+        browser = Browser(service).open()
+        begun = browser.submit("/jobs", do="retry", reason="n", one=row_of(1)).headers["location"]
+        assert "failed 1" in wait_over(browser, begun)
+        service.refuses.clear()
+        again = browser.submit("/jobs", again=begun.rpartition("/")[2], do="retry", reason="n").headers["location"]
+        assert "done 1" in wait_over(browser, again)
+        first, second = service.did()
+        assert first == second
+
     def test_what_failed_is_gone_on_with(self, service: FakeService) -> None:
         service.refuses["retry"] = Unavailable("away", 0)
         service.sagas = {numbered(number): dead(number) for number in range(8)}
@@ -129,14 +154,14 @@ def test_a_job_ends_and_adds_up_whatever_happens() -> None:
             raise KeyError("types")
         return item.saga_id
 
-    job = Jobs(act, 1000.0, _no_letters).start("retry", "n", [Item("x", str(number)) for number in range(4)])
+    job = Jobs(act, 1000.0, _no_letters).start("retry", "n", [Item("x", str(number), SEQ) for number in range(4)])
     assert job.wait(10)
     assert (job.report.count("done"), job.report.count("failed"), job.report.remaining) == (3, 1, [])
-    assert job.unfinished == [Item("x", "2")]
+    assert job.unfinished == [Item("x", "2", SEQ)]
 
 
 def test_a_job_can_be_looked_at_while_it_goes_on() -> None:
-    job = Job(1, "retry", "n", {str(number): Item("x", str(number)) for number in range(2_000)}, 1e9)
+    job = Job(1, "retry", "n", {str(number): Item("x", str(number), SEQ) for number in range(2_000)}, 1e9)
 
     def act(_do: str, item: Item, _note: str) -> str:
         return item.saga_id

@@ -6,6 +6,7 @@ import pytest
 
 from sagas.client.operate.dead_letters import Kept, Pruned, Redrive
 from sagas.errors import Unavailable
+from tests.unit.client.stub import SEQ
 from tests.unit.console.conftest import Browser, text_of
 from tests.unit.console.service import FakeService, a_letter, dead, numbered
 
@@ -46,6 +47,9 @@ class TestLetters:
         service.letters = [a_letter(saga="create-zip", saga_id=numbered(1), reason=""), a_letter(message_id="m-2")]
         page = browser.submit("/letters/create-zip/look").text
         assert page.count(f'action="/sagas/create-zip/{numbered(1)}/retry"') == 1
+        assert f'name="seq" value="{SEQ}"' in page
+        service.sagas[numbered(1)] |= {"status": "COMPLETED", "attention": None}  # it is needed no more
+        assert "/retry" not in browser.submit("/letters/create-zip/look").text
 
     def test_each_tells_whether_it_could_be_dropped(self) -> None:
         first, second = a_letter(), a_letter(message_id="m-2")

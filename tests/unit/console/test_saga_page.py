@@ -15,7 +15,7 @@ from sagas.errors import Unavailable
 from sagas.operations import COMPENSATE, RETRY, VERBS, Resolution, Verb
 from tests.unit.client.stub import BEGAN, a_saga, a_step
 from tests.unit.console.conftest import LATER, SAGA, STATUSES, Browser, opened, text_of
-from tests.unit.console.service import ERROR, FakeService, an_entry, numbered
+from tests.unit.console.service import ERROR, FakeService, an_entry, numbered, row_of
 
 
 class TestSaga:
@@ -50,10 +50,10 @@ class TestSaga:
         def form() -> str:
             return opened(service, SAGA).split(f'{numbered(1)}/compensate"')[1].split("</form>")[0]
 
-        assert re.findall(r'name="(\w+)"', form()) == ["csrf", "reason", "force"]
+        assert re.findall(r'name="(\w+)"', form()) == ["csrf", "seq", "reason", "force"]
         assert "required" not in form()
         monkeypatch.setitem(VERBS, "compensate", replace(COMPENSATE, body=Resolution))
-        assert re.findall(r'name="(\w+)"', form()) == ["csrf", "reason", "action"]
+        assert re.findall(r'name="(\w+)"', form()) == ["csrf", "seq", "reason", "action"]
         assert '<textarea name="reason" rows="2" required>' in form()
 
     def test_the_audit_says_once_what_the_command_line_says(self, service: FakeService) -> None:
@@ -194,7 +194,7 @@ class TestSaga:
     ) -> None:
         for path in ("/", "/sagas", SAGA, "/letters/create-zip", "/sweeps/create-zip", "/jobs/1"):
             if path == "/jobs/1":
-                browser.submit("/jobs", do="retry", reason="n", one=f"create-zip/{numbered(1)}")
+                browser.submit("/jobs", do="retry", reason="n", one=row_of(1))
             assert "data-still" not in browser.get(path).text
         for path in ("/search?q=zzz", "/sagas/all?type=create-zip", "/types/none"):
             assert 'data-still="slow"' in browser.get(path).text
