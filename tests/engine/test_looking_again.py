@@ -137,7 +137,7 @@ def test_an_undo_whose_patience_is_over_has_failed_for_good(bench: Make) -> None
     b.run()
     assert b.status(saga_id) == "COMPENSATION_FAILED"
     assert LOG == ["pay:1", "refund:1", "refund:2", "refund:3", "refund:4"]
-    assert b.show(saga_id)["steps"][0]["error"] == {"type": "NotYet", "message": "the bank"}
+    assert b.show(saga_id)["steps"][0]["error"] == {"type": "NotYet", "message": "not yet after 5 s: the bank"}
     b.engine.operations.retry("refunding", saga_id, "the bank is back", "ada")
     b.deliver("refunding", "pay")
     assert b.step(saga_id, 0)["message"] == "the bank", "its patience counts anew"
