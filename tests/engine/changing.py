@@ -128,4 +128,4 @@ def names(b: Bench, saga_id: str) -> list[str]:
 
 
 def why(b: Bench) -> list[str]:
-    return [reason_of(saga) for saga in b.engine.reader.attention(10, None)["sagas"]]
+    return [reason_of(saga) for saga in b.engine.reader.attention(None, 10, None)["sagas"]]

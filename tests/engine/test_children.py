@@ -188,7 +188,7 @@ def test_one_that_fails_stops_the_rest_and_is_named(bench: Make) -> None:
     assert shown["steps"][1]["error"]["type"] == "ChildrenFailed"
     failure = shown["steps"][1]["children"]["failures"][0]
     assert (failure["position"], failure["error"]) == (1, {"type": "RuntimeError", "message": "no van"})
-    assert not [one for one in b.engine.reader.attention(20, None)["sagas"] if one["type"] == "shipment"]
+    assert not [one for one in b.engine.reader.attention(None, 20, None)["sagas"] if one["type"] == "shipment"]
 
 
 def test_completed_children_are_undone_with_their_parent(bench: Make) -> None:
@@ -222,7 +222,7 @@ def test_settling_the_step_settles_its_children(bench: Make) -> None:
     saga_id = b.start("basketful", {"parcels": 2})
     b.run()
     b.engine.operations.resolve("basketful", saga_id, "by phone", "", ("shipments",), "ann")
-    assert b.engine.reader.attention(20, None)["sagas"] == []
+    assert b.engine.reader.attention(None, 20, None)["sagas"] == []
     child = child_id(saga_id, "shipments", 1)
     assert b.entry(child, "SagaResolved")["details"]["reason"] == "by phone"
 
@@ -237,7 +237,7 @@ def test_so_it_does_with_those_that_failed_a_moment_ago(bench: Make) -> None:
     b.run()
     b.engine.operations.resolve("basketful", saga_id, "by phone", "", ("shipments",), "ann")
     b.clock.advance(1.0)
-    assert b.engine.reader.attention(20, None)["sagas"] == []
+    assert b.engine.reader.attention(None, 20, None)["sagas"] == []
 
 
 def test_a_retry_starts_the_failed_ones_anew(bench: Make) -> None:
@@ -503,12 +503,12 @@ def test_a_parent_whose_children_cannot_be_joined_is_listed_until_they_are(
             with suppress(Death):
                 b.run()
         assert b.status(saga_id) == "WAITING"
-        [listed] = b.engine.reader.attention(10, None)["sagas"]
+        [listed] = b.engine.reader.attention(None, 10, None)["sagas"]
         assert listed["saga_id"] == saga_id
         assert b.actions(saga_id).count("SagaRecovered") == 1
     b.run()
     assert b.status(saga_id) == "COMPLETED"
-    assert b.engine.reader.attention(10, None)["sagas"] == []
+    assert b.engine.reader.attention(None, 10, None)["sagas"] == []
 
 
 def _killed(*given: Any) -> None:

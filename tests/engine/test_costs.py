@@ -179,7 +179,7 @@ def test_no_request_asks_for_more_than_it_needs(deployed: Make, wire: Wire) -> N
     w.run()
     w.show(saga_id)
     w.engine.reader.list(["trip"], None, 10, None)
-    w.engine.reader.attention(10, None)
+    w.engine.reader.attention(None, 10, None)
     assert WRITES & set(wire.names())
     assert "Scan" not in wire.names()
     assert not any("ReturnConsumedCapacity" in parameters for _, parameters in wire.requests)

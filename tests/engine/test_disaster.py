@@ -118,7 +118,7 @@ def test_entries_without_a_pointer(lost: Lost, sagas: int, audit: int) -> None:
     assert b.status(lost.saga_id) == ("PENDING", "RUNNING", "RUNNING")[sagas], "it stands still"
     assert LOG == []
     assert b.stack.entries(lost.saga_id) == before
-    assert b.engine.reader.attention(10, None)["sagas"] == []
+    assert b.engine.reader.attention(None, 10, None)["sagas"] == []
     assert b.engine.recovery.run(60.0).recovered == []
 
     trimmed = trim(b.stack, lost.times[sagas])
@@ -151,7 +151,7 @@ def test_a_pointer_without_an_entry_that_is_needed(lost: Lost) -> None:
     b = lost.restored(1, 0)
     live(b)
     assert b.status(lost.saga_id) == "COMPENSATION_FAILED"
-    assert [one["saga_id"] for one in b.engine.reader.attention(10, None)["sagas"]] == [lost.saga_id]
+    assert [one["saga_id"] for one in b.engine.reader.attention(None, 10, None)["sagas"]] == [lost.saga_id]
     assert LOG == [], "neither the step that takes the lost result nor the undo"
     assert verified(b, lost.saga_id) == "missing 2"
 
@@ -254,4 +254,4 @@ def test_without_the_ends_that_were_a_parent_waits_for_good(credentials: None, c
         b = family.restored(len(family.copies) - 3, 0)
         live(b)
         assert b.status(family.saga_id) == "WAITING"
-        assert b.engine.reader.attention(10, None)["sagas"] == []
+        assert b.engine.reader.attention(None, 10, None)["sagas"] == []

@@ -155,7 +155,7 @@ def test_a_parents_children_are_settled_only_with_the_state_that_is_named(bench:
         assert b.stack.entries(child) == before
     calling(b, "resolve", saga_id, steps=STEPS, seq=seen + 1)
     assert [entry["action"] for entry in b.stack.entries(child)[len(before) :]] == ["SagaResolved"]
-    assert b.engine.reader.attention(20, None)["sagas"] == []
+    assert b.engine.reader.attention(None, 20, None)["sagas"] == []
 
 
 def test_a_repeated_settlement_touches_no_child_again(bench: Make) -> None:

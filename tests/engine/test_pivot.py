@@ -129,7 +129,7 @@ def give_up(b: Bench, saga_id: str, reason: str = "the money went back by hand")
 
 
 def attention(b: Bench) -> dict[str, str]:
-    return {one["saga_id"]: reason_of(one) for one in b.engine.reader.attention(10, None)["sagas"]}
+    return {one["saga_id"]: reason_of(one) for one in b.engine.reader.attention(None, 10, None)["sagas"]}
 
 
 def sold(b: Bench) -> str:

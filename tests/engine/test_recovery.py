@@ -69,7 +69,7 @@ def test_deaths_use_up_the_attempts_and_then_it_is_undone(bench: Make) -> None:
     assert LOG == ["book:1", "pay:1", "pay:2", "pay:3", "unbook:1"]
     assert saga["error"]["type"] == "Lost"
     assert saga["in_doubt"] == ["pay"]
-    assert b.engine.reader.attention(10, None)["sagas"][0]["attention"]
+    assert b.engine.reader.attention(None, 10, None)["sagas"][0]["attention"]
 
 
 def test_undoing_waits_until_the_lost_attempt_cannot_act(bench: Make) -> None:

@@ -119,7 +119,7 @@ def everything(b: Bench, saga_id: str, name: str = "quoting") -> Iterator[str]:
     reader = b.engine.reader
     yield json.dumps(reader.audit(name, saga_id, 100, 0), ensure_ascii=False)
     yield from (json.dumps(reader.show(name, saga_id, payloads=each), ensure_ascii=False) for each in (True, False))
-    yield json.dumps([reader.list([name], None, 10, None), reader.attention(10, None)], ensure_ascii=False)
+    yield json.dumps([reader.list([name], None, 10, None), reader.attention(None, 10, None)], ensure_ascii=False)
 
 
 def texts_in(document: str) -> Iterator[str]:
@@ -310,7 +310,7 @@ def test_texts_of_the_library_are_shown(bench: Make) -> None:
     saga_id = b.start("payout", REQUEST)
     b.engine = b.deploy(Lost)
     b.run()
-    shown = b.engine.reader.attention(10, None)["sagas"][0]
+    shown = b.engine.reader.attention(None, 10, None)["sagas"][0]
     assert shown["saga_id"] == saga_id
     assert shown["error"] is not None
     assert "gone" in shown["error"]["message"]

@@ -230,7 +230,7 @@ def _without_a_function(b: Bench, hours: float) -> None:
 
 
 def _need_a_person(b: Bench) -> list[str]:
-    return sorted(saga["saga_id"] for saga in b.engine.reader.attention(10, None)["sagas"])
+    return sorted(saga["saga_id"] for saga in b.engine.reader.attention(None, 10, None)["sagas"])
 
 
 def _stalls(b: Bench, saga_id: str) -> int:

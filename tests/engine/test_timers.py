@@ -244,7 +244,7 @@ def stuck(b: Bench) -> str:
 
 
 def listed(b: Bench) -> list[str]:
-    return [saga["saga_id"] for saga in b.engine.reader.attention(10, None)["sagas"]]
+    return [saga["saga_id"] for saga in b.engine.reader.attention(None, 10, None)["sagas"]]
 
 
 def test_a_saga_that_waits_for_an_operator_ends_at_its_deadline(bench: Make) -> None:

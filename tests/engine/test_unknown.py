@@ -48,7 +48,7 @@ def pump(b: Bench, minutes: int) -> None:
 
 
 def listed(b: Bench, saga_id: str) -> bool:
-    return any(saga["saga_id"] == saga_id for saga in b.engine.reader.attention(10, None)["sagas"])
+    return any(saga["saga_id"] == saga_id for saga in b.engine.reader.attention(None, 10, None)["sagas"])
 
 
 def why(b: Bench, saga_id: str) -> str:
@@ -705,7 +705,7 @@ def test_children_of_a_type_that_is_gone_are_not_awaited_for_ever(bench: Make) -
     b.engine = b.deploy(Parent)
     pump(b, 30)
     assert (b.status(saga_id), listed(b, saga_id)) == ("COMPENSATION_FAILED", True)
-    assert len(b.engine.reader.attention(10, None)["sagas"]) == 2, "the child is listed, too"
+    assert len(b.engine.reader.attention(None, 10, None)["sagas"]) == 2, "the child is listed, too"
     b.engine = b.deploy(Parent, Kept)
     retried(b, saga_id)
     assert (b.status(saga_id), LOG) == ("COMPENSATED", ["book", "unbook"])

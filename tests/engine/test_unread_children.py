@@ -88,7 +88,7 @@ def test_a_join_that_cannot_read_waits_and_goes_on_by_itself(
     b.clock.advance(300)
     b.run()
     assert b.status(saga_id) == "COMPLETED"
-    assert b.engine.reader.attention(10, None)["sagas"] == []
+    assert b.engine.reader.attention(None, 10, None)["sagas"] == []
 
 
 def test_a_lost_look_is_followed_by_the_supervisors(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:

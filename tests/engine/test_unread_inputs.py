@@ -92,13 +92,13 @@ def test_a_missing_right_is_listed_at_once_and_taken_off_before_the_code_runs(
     reason = f"step book was not called: its inputs cannot be read (the right {DENIED.right} is missing)"
     assert (view["attention"]["code"], view["attention"]["reason"]) == ("no_right", reason)
     assert (view["waiting"]["kind"], view["waiting"]["message"]) == ("inputs", reason)
-    (listed,) = trip.engine.reader.attention(10, None)["sagas"]
+    (listed,) = trip.engine.reader.attention(None, 10, None)["sagas"]
     assert listed["saga_id"] == saga_id
     assert listed["attention"] == view["attention"]
     assert any(
         line.startswith(f"S{reason[1:]}. No attempt is counted") for line in advice(cast("Any", view), trip.clock.now())
     )
-    (incident,) = trip.engine.reader.incidents(())["incidents"]
+    (incident,) = trip.engine.reader.incidents(None)["incidents"]
     assert (incident["code"], incident["count"]) == ("no_right", 1)
     with pytest.raises(Conflict, match="nothing to resolve"):
         trip.engine.operations.resolve("trip", saga_id, "seen", "", (), "ada")
@@ -109,7 +109,7 @@ def test_a_missing_right_is_listed_at_once_and_taken_off_before_the_code_runs(
     trip.engine.recovery.run(60.0, requested=RecoveryFilter(saga_id=saga_id))
     trip.deliver("trip", "book")
     trip.run()
-    assert trip.engine.reader.attention(10, None)["sagas"] == []
+    assert trip.engine.reader.attention(None, 10, None)["sagas"] == []
     assert trip.status(saga_id) == "COMPLETED"
 
 
@@ -138,13 +138,13 @@ def test_it_is_off_the_list_before_its_code_runs(bench: Make, monkeypatch: pytes
     class Looking(Saga[Order], name="looking"):
         @step
         def read(self, request: Order) -> None:
-            seen.append(b.engine.reader.attention(10, None)["sagas"])
+            seen.append(b.engine.reader.attention(None, 10, None)["sagas"])
 
     b = bench(Looking, carry=False)
     b.start("looking", REQUEST)
     unread = Unread(b, monkeypatch, DENIED)
     b.deliver("looking", "read")
-    assert b.engine.reader.attention(10, None)["sagas"]
+    assert b.engine.reader.attention(None, 10, None)["sagas"]
     unread.error = None
     look(b, "looking", "read")
     assert seen == [[]]

@@ -99,7 +99,7 @@ def test_a_missing_right_is_listed_at_once_and_an_operator_can_look_again(
     b = bench(Asked)
     unread = Unread(b, monkeypatch, DENIED)
     saga_id = answered(b)
-    (listed,) = b.engine.reader.attention(10, None)["sagas"]
+    (listed,) = b.engine.reader.attention(None, 10, None)["sagas"]
     assert listed["saga_id"] == saga_id
     assert b.show(saga_id)["attention"]["code"] == "no_right"
     with pytest.raises(Conflict, match="until its inputs can be read"):
@@ -107,7 +107,7 @@ def test_a_missing_right_is_listed_at_once_and_an_operator_can_look_again(
     unread.error = None
     b.engine.recovery.run(60.0, requested=RecoveryFilter(saga_id=saga_id))
     b.run()
-    assert (b.status(saga_id), b.engine.reader.attention(10, None)["sagas"]) == ("COMPLETED", [])
+    assert (b.status(saga_id), b.engine.reader.attention(None, 10, None)["sagas"]) == ("COMPLETED", [])
 
 
 def test_the_supervisor_looks_where_the_message_was_lost(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:

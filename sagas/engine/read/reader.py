@@ -417,9 +417,11 @@ class Reader(Struct, frozen=True):
             raise Conflict(f"{len(matches)} saga ids start with {prefix}: {some}; type more of it")
         return matches[0]
 
-    def incidents(self, kind: Sequence[str]) -> IncidentList:
+    def incidents(self, name: str | None, *wrong: str) -> IncidentList:
         """Group the sagas that need an operator by type, step, code and error type; the longest waiting first. Only the
-        index is read. ``kind``: only those with this type, step, code and error type, or the first of these."""
+        index is read. ``name``: only sagas of this type. ``wrong``: only those with this step, code and error type, or
+        the first of these."""
+        kind = () if name is None else (name, *wrong)
         found = self.listing.incidents(_MOST_INCIDENTS + 1, _MOST_OF_ONE, kind)
         incidents = builtins.list[IncidentView]()
         for group in sorted(found[:_MOST_INCIDENTS], key=lambda group: group.first):
@@ -438,9 +440,10 @@ class Reader(Struct, frozen=True):
             )
         return {"incidents": incidents, "at_least": len(found) > _MOST_INCIDENTS}
 
-    def attention(self, limit: int, cursor: str | None, kind: Sequence[str] = ()) -> Page:
-        """Return summaries of sagas that need an operator, by type, step, code, error type and time. ``kind``: only
-        those with this type, step, code and error type, or the first of these."""
+    def attention(self, name: str | None, limit: int, cursor: str | None, *wrong: str) -> Page:
+        """Return summaries of sagas that need an operator, by type, step, code, error type and time. ``name``: only
+        sagas of this type. ``wrong``: only those with this step, code and error type, or the first of these."""
+        kind = () if name is None else (name, *wrong)
         page = self.listing.attention(limit, cursor, kind)
         # The index may be behind, and who acts on an incident acts on no saga that has another problem by now.
         needy = [state for state in self.control.readable(page.saga_ids) if needs_attention(state) or unread_of(state)]

@@ -219,18 +219,18 @@ class Request:
             raise invalid("cursor", [Problem("query.cursor", "must be from an earlier answer of the same list")])
         return text.removesuffix(mark)
 
-    def incident(self) -> list[str]:
-        """Return type, step, code and error type of the sagas that are asked for, or the first of these. An empty error
-        stands for sagas without an error."""
+    def incident(self) -> tuple[str | None, list[str]]:
+        """Return the type of the sagas that are asked for, then step, code and error type, or the first of these. An
+        empty error type stands for sagas without an error."""
         given = [self.text(name) for name in INCIDENT_FILTER]
-        kind = [value for value in given if value is not None]
-        for name, needed, value in zip(INCIDENT_FILTER[1:], INCIDENT_FILTER, given[1:], strict=False):
-            if value is not None and self.text(needed) is None:
+        for name, needed in zip(INCIDENT_FILTER[1:], INCIDENT_FILTER, strict=False):
+            if self.text(name) is not None and self.text(needed) is None:
                 raise invalid("parameters", [Problem(f"query.{name}", f"allowed only with {needed}")])
-        if len(kind) > 2 and kind[2] not in list(AttentionCode):
+        code = self.text("code")
+        if code is not None and code not in list(AttentionCode):
             problem = Problem("query.code", f"unknown; expected one of {', '.join(AttentionCode)}")
             raise invalid("parameters", [problem])
-        return kind
+        return given[0], [value for value in given[1:] if value is not None]
 
     def flag(self, name: str) -> bool:
         """Return a query parameter that is ``true`` or ``false``; false if it is missing."""

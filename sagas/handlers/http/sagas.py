@@ -146,15 +146,15 @@ def attention_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serve
     def list_attention() -> Response[str]:
         request = _request(app)
         request.check_query(*INCIDENT_FILTER, "limit", "cursor", "group")
-        kind = request.incident()
-        if kind:
-            reader.refuse_unknown(kind[0])
+        name, wrong = request.incident()
+        if name is not None:
+            reader.refuse_unknown(name)
         if (group := request.text("group")) is not None:
             if group != "incident":
                 raise invalid("parameters", [Problem("query.group", "must be incident")])
-            return with_etag(request, reader.incidents(kind))
-        of = "attention", kind
-        return _listed(request, reader.attention(request.limit(), request.cursor(*of), kind), *of)
+            return with_etag(request, reader.incidents(name, *wrong))
+        of = "attention", name, *wrong
+        return _listed(request, reader.attention(name, request.limit(), request.cursor(*of), *wrong), *of)
 
     return [list_attention]
 
