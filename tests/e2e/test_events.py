@@ -106,6 +106,7 @@ class TestSources:
         [
             ("S3", "s3.json", ["photos/été 2026/a+b.jpg", "reports/january.csv"]),
             ("Sns", "sns.json", ["o-sns"]),
+            ("RawSns", "sns_raw.json", ["o-raw"]),
             ("EventBridge", "eventbridge.json", ["o-bridge"]),
             ("CloudEvents", "cloudevent.json", ["o-cloud"]),
         ],

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import urllib3
 
+from sagas.handlers.http.inputs import FORM
 from tests.e2e.api import Api
 from tests.e2e.stack import Stack, poll
 from tests.e2e.test_hostile_api import schemathesis_on
@@ -31,10 +32,10 @@ def api(trials: Stack) -> Api:
     return Api(trials)
 
 
-def _post(url: str, body: Any) -> tuple[int, Any]:
+def _post(url: str, body: Any, **headers: str) -> tuple[int, Any]:
     """Call as those do who have nothing but the URL."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    answer = urllib3.PoolManager().request("POST", url, body=data, timeout=30.0)
+    answer = urllib3.PoolManager().request("POST", url, body=data, headers=headers, timeout=30.0)
     return answer.status, answer.json()
 
 
@@ -44,6 +45,14 @@ def _asked(trials: Stack, api: Api) -> tuple[dict[str, Any], str]:
     items = trials.client("dynamodb").scan(TableName=trials.description["outputs"]["UrlsTable"], ConsistentRead=True)
     [url] = [item["url"]["S"] for item in items["Items"] if item["saga_id"]["S"] == saga["saga_id"]]
     return saga, url
+
+
+def test_a_form_is_an_answer(trials: Stack, api: Api) -> None:
+    saga, url = _asked(trials, api)
+    form = {"Content-Type": FORM}
+    assert _post(url, b"by=ada&yes=true", **form)[0] == 422
+    assert _post(url, b"by=Ada+L%C3%B6w", **form)[0] == 202
+    assert api.wait(saga, "COMPLETED")["result"] == "Ada Löw"
 
 
 def test_who_has_the_url_answers_without_credentials(trials: Stack, api: Api) -> None:

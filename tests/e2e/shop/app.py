@@ -62,6 +62,7 @@ def main() -> None:
     envelopes: dict[str, tuple[str, str | list[str]]] = {  # as docs/build/events.md has them
         "S3": (f"{record}.key", [f"{record}.key", f"{record}.sequencer"]),
         "Sns": ("$.detail.Message.order_id", "$.detail.MessageId"),
+        "RawSns": ("$.detail.order_id", "$.detail.order_id"),
         "EventBridge": ("$.detail.detail.order_id", "$.detail.id"),
         "CloudEvents": ("$.detail.data.order_id", ["$.detail.source", "$.detail.id"]),
     }
