@@ -252,7 +252,7 @@ def test_a_query_parameter_that_nobody_takes(site: Make, method: str, path: str,
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        ("/attention", "unknown; expected one of type, limit, cursor, group"),
+        ("/attention", "unknown; expected one of type, step, code, error, limit, cursor, group"),
         ("/stats", "unknown; expected one of type, since"),
         ("/types", "unknown; this call takes no query parameters"),
     ],
