@@ -89,7 +89,8 @@ def _option_of(form: Form, option: Field[Any]) -> Any:
 
 def on_saga(desk: Desk, _request: Request, form: Form, name: str, saga_id: str, do: str) -> Response:
     """Apply an action to one saga, and return to its page."""
-    client, item = desk.source.client, Item(name, saga_id, _seq_in(_one(form, "seq")))
+    client = desk.source.client
+    item = Item(name, saga_id, _seq_in(_one(form, "seq")))
     name, saga_id = act_on(client, do, item, form)
     if note := take_letters(client, do, [item]):
         _LOG.warning("%s", note)

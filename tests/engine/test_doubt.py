@@ -189,7 +189,8 @@ def test_a_lost_answer_is_in_doubt_and_a_failed_connect_is_not(client: str) -> N
 
 @pytest.mark.parametrize("client", BY)
 def test_a_handshake_that_fails_is_a_failed_connect(client: str) -> None:
-    outcomes = {kind: charged(client, kind, "https") for kind in ("silent", "resets", "closes")}  # type: ignore[arg-type]
+    kinds: tuple[Kind, ...] = ("silent", "resets", "closes")
+    outcomes = {kind: charged(client, kind, "https") for kind in kinds}
     assert {kind: outcome.in_doubt for kind, outcome in outcomes.items()} == dict.fromkeys(outcomes, ()), outcomes
 
 
@@ -198,10 +199,11 @@ def test_a_timeout_around_a_whole_call_says_how_far_it_came() -> None:
         async with asyncio.timeout(SECONDS):
             await by_aiohttp(url, total=5)
 
-    for kind in ("silent", "never accepts"):
-        with bad_server(kind) as port, pytest.raises(TimeoutError) as caught:  # type: ignore[arg-type]
+    kinds: tuple[Kind, ...] = ("silent", "never accepts")
+    for kind in kinds:
+        with bad_server(kind) as port, pytest.raises(TimeoutError) as caught:
             asyncio.run(within(f"http://127.0.0.1:{port}/"))
-        assert in_doubt(caught.value) is KINDS[kind]  # type: ignore[index]
+        assert in_doubt(caught.value) is KINDS[kind]
 
 
 def test_the_table_names_classes_that_exist() -> None:

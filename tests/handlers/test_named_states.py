@@ -47,7 +47,7 @@ def test_what_was_decided_on_an_old_page_changes_nothing(site: Make, verb: str) 
     assert {part: saga[part] for part in ("seq", "status", "error", "attention", "links")} == {
         part: now[part] for part in ("seq", "status", "error", "attention", "links")
     }
-    # Values are for those who may read them.
+    # Values are for callers with the right to read them.
     assert (saga["request"], {step["result"] for step in saga["steps"]}) == (None, {None})
     assert now["request"] is not None
     assert s.tables() == before

@@ -352,7 +352,7 @@ class Replay:
 
     def _operate_as_read(self, process: Process, operation: str, name: str, saga_id: str) -> None:
         """An operator reads the saga, acts on it as it was read, and then repeats the call, as if its answer had been
-        lost. What comes of each is told to the explorer."""
+        lost. The explorer hears what becomes of each."""
         seq = self.engine.reader.state(name, saga_id).seq
         reason, actor = f"{NAMED}{seq}", f"ada-{process.number}"
         settled = ("", ()) if operation == "resolve" else ()

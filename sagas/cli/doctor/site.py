@@ -356,7 +356,8 @@ class Site:
     def _members(self) -> tuple[list[Member], list[Member]]:
         """The functions of services in the region: those of this stack, and all others."""
         ids = {one.physical_id for one in _of(self.deployed, "AWS::Lambda::Function").values()}
-        ours, others = list[Member](), list[Member]()
+        ours = list[Member]()
+        others = list[Member]()
         for page in self.client("lambda").get_paginator("list_functions").paginate():
             for one in page["Functions"]:
                 variables: dict[str, str] = one.get("Environment", {}).get("Variables", {})

@@ -156,7 +156,8 @@ def _in_flight(target: Target, definitions: Sequence[SagaDefinition], path: Path
 def _report(content: Content, where: str, definitions: Sequence[SagaDefinition], *, ids: bool, as_json: bool) -> None:
     from sagas.lock.changes import changes_in_flight
 
-    differences, missing = changes_in_flight(content, definitions), unlisted(content, definitions)
+    differences = changes_in_flight(content, definitions)
+    missing = unlisted(content, definitions)
     count = sum(group["count"] for answer in content["types"].values() for group in answer["groups"])
     stopped = sum(change.breaks for change in differences)
     if as_json:

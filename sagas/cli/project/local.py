@@ -231,7 +231,8 @@ def _name_misfits() -> None:
         report: dict[str, Any] = json.loads(checked.stdout)
     except ValueError:
         return  # the code cannot be imported, and the deployment has already said so
-    missing, changes = report.get("unlisted", ()), report.get("changes", ())
+    missing = report.get("unlisted", ())
+    changes = report.get("changes", ())
     for name in missing:
         say(f"Warning: {unlisted_text(name)}")
     stopped = dict[str, dict[tuple[str, str], int]]()

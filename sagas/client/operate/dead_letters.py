@@ -341,7 +341,8 @@ def _read(message: Mapping[str, Any]) -> DeadLetter:
     rejected = (attributes.get("reason") or attributes.get("ERROR_MESSAGE", "")) if reason else ""
     if rejected:
         own = {} if "source" in attributes else fields
-        text, fields = _rejected(fields, own), {name: value for name, value in own.items() if not is_path(value)}
+        text = _rejected(fields, own)
+        fields = {name: value for name, value in own.items() if not is_path(value)}
         fields["saga"] = attributes.get("type") or fields.get("type", "")
     else:
         text = _without_payloads(message["Body"], body)

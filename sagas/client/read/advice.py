@@ -86,7 +86,8 @@ def _next(saga: SagaView, now: float) -> str:
 
 def _undo(saga: SagaView) -> str:
     """Return the sentence about the command that undoes the saga."""
-    command, pivot = command_of(Do.COMPENSATE, saga["type"], saga["saga_id"]), saga.get("past_pivot")
+    command = command_of(Do.COMPENSATE, saga["type"], saga["saga_id"])
+    pivot = saga.get("past_pivot")
     if pivot:
         return f"The saga is past its pivot {pivot}, so only `{command} --force --reason ...` undoes it."
     return f"`{command}` undoes the completed steps."

@@ -375,7 +375,8 @@ class Attempt:
     def _hangs(self, held: SagaState, context: StepContext) -> None:
         """Report that the code has not ended after its timeout. Nothing is committed or released, because the code may
         still act (rule 5). If its process ends, the takeover records the timeout."""
-        step, number = held.steps[self._message.index], self._number(held)
+        step = held.steps[self._message.index]
+        number = self._number(held)
         text = f"the code has not ended {context.overtime:.1f} s after its timeout of {self._code.timeout:g} s"
         fields = {"saga_id": held.saga_id, "step": step.name, "attempt": number}
         self._services.logger.error(f"attempt {number} of {self._named(step)} hangs: {text}", extra=fields)
