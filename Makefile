@@ -67,7 +67,7 @@ unit: $(READY)  ## the tests that need nothing, in a minute
 e2e: $(READY)  ## the tests of the whole stack: on the emulator, or where SAGAS_E2E_ENDPOINT or SAGAS_E2E_PROFILE says
 	@$(if $(SAGAS_E2E_ENDPOINT)$(SAGAS_E2E_PROFILE),$(BIN)/pytest -q,$(PYTEST)) tests/e2e -m "e2e and not proof" $(ARGS)
 
-check: lint types docs app test slow  ## the whole gate, as in CI
+check: lint types docs app checkov test slow  ## the whole gate, as in CI
 
 lint: $(READY)  ## style, words and imports
 	@$(BIN)/ruff check .
@@ -124,7 +124,7 @@ checkov: $(READY) $(CHECKOV)/.installed  ## check the templates of two stacks wi
 $(CHECKOV)/.installed: | $(BIN)/python
 	@echo "Installing checkov $(CHECKOV_VERSION) into $(CHECKOV), about 290 MB ..." >&2
 	@$(PYTHON) -m venv $(CHECKOV)
-	@$(CHECKOV)/bin/python -m pip install --quiet --disable-pip-version-check checkov==$(CHECKOV_VERSION)
+	@$(CHECKOV)/bin/python .ci/install.py checkov==$(CHECKOV_VERSION)
 	@touch $@
 
 app: $(RUNS)  # as cdk.json does
