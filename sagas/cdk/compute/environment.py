@@ -41,16 +41,6 @@ def service_environment(
     some = next(iter(queues.values()), None)
     routes = _routes(scope, some, groups if filed is None else {}, work or {})
     own_id = service_token(scope) if some is None else some.token(scope)
-    # Settings of the store and the supervisor that differ from the library's defaults.
-    every = options.recover_every
-    numbers: dict[str, float | None] = {
-        "SAGAS_RETENTION": None if options.retention is None else options.retention.total_seconds(),
-        "SAGAS_KEY_RETENTION": None if options.key_retention is None else options.key_retention.total_seconds(),
-        "SAGAS_PAYLOAD_LIMIT": options.payload_limit,
-        "SAGAS_CARRY_INPUTS": None if options.carry_inputs and options.payload_key is None else 0,
-        "SAGAS_SETTLE": None if options.settle_seconds == SETTLE else options.settle_seconds,
-        "SAGAS_RECOVER_EVERY": None if every == timedelta(minutes=1) or not work else every.total_seconds(),
-    }
     joins = any(saga.name in tables.families for saga in sagas)
     return {
         "SAGAS_SERVICE": options.service_id or own_id,
@@ -64,11 +54,25 @@ def service_environment(
         "POWERTOOLS_SERVICE_NAME": options.service,
         "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
         "POWERTOOLS_LOG_LEVEL": options.log_level,
-        **{name: f"{value:.0f}" for name, value in numbers.items() if value is not None},
+        **_numbers(options, tells_how_often=bool(work)),
         **({} if options.payload_key is None else {"SAGAS_PAYLOAD_KEY": options.payload_key.key_arn}),
         **({} if options.auto_disable is None else {"SAGAS_AUTO_DISABLE": options.auto_disable.text}),
         **(options.environment or {}),
     }
+
+
+def _numbers(options: ServiceOptions, *, tells_how_often: bool) -> dict[str, str]:
+    """Return the settings of the store and the supervisor that differ from the library's defaults."""
+    every = options.recover_every
+    numbers: dict[str, float | None] = {
+        "SAGAS_RETENTION": None if options.retention is None else options.retention.total_seconds(),
+        "SAGAS_KEY_RETENTION": None if options.key_retention is None else options.key_retention.total_seconds(),
+        "SAGAS_PAYLOAD_LIMIT": options.payload_limit,
+        "SAGAS_CARRY_INPUTS": None if options.carry_inputs and options.payload_key is None else 0,
+        "SAGAS_SETTLE": None if options.settle_seconds == SETTLE else options.settle_seconds,
+        "SAGAS_RECOVER_EVERY": every.total_seconds() if tells_how_often and every != timedelta(minutes=1) else None,
+    }
+    return {name: f"{value:.0f}" for name, value in numbers.items() if value is not None}
 
 
 def _routes(
