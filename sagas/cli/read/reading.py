@@ -174,15 +174,20 @@ def attention(
     limit: _Limit = 20,
     cursor: _Cursor = None,
     sagas: Annotated[bool, typer.Option("--sagas", help="The sagas one by one, by type, step, error and time")] = False,
+    step: Annotated[str | None, typer.Option(help="Only sagas with trouble at this step of TYPE")] = None,
+    code: Annotated[str | None, typer.Option(help="Only sagas with this reason at the step, such as exhausted")] = None,
+    error: Annotated[str | None, typer.Option(help="Only sagas with this reason and this type of error")] = None,
     wide: Wide = False,
 ) -> None:
     """Show what needs an operator, why, and what to do: one line for each type, step and error."""
     client = target.client()
+    kind = {"step": step, "code": code, "error": error}
     if sagas:
-        page = full_page(lambda most, at: client.attention(name, limit=most, cursor=at), limit, cursor)
+        page = full_page(lambda most, at: client.attention(name, **kind, limit=most, cursor=at), limit, cursor)
         _print_page(target, page, "Nothing needs attention.", wide=wide)
         return
-    answer, rejected = client.incidents(name), _rejected(client) if name is None else 0
+    answer = client.incidents(name, **kind)
+    rejected = _rejected(client) if name is None else 0
     if target.as_json:
         emit(answer | {"rejected_commands": rejected})
         return

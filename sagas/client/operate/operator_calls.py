@@ -137,14 +137,20 @@ class OperatorCalls(Calls):
         """
         return self._transport.ask(PURGE, type, saga_id, body={"reason": reason})
 
-    def incidents(self, type: str | None = None) -> IncidentList:
-        """Return the sagas that need an operator, counted by type, step and error type. Those that have waited longest
-        come first. For the sagas themselves, see :meth:`sagas.client.SagaClient.attention`.
+    def incidents(
+        self, type: str | None = None, *, step: str | None = None, code: str | None = None, error: str | None = None
+    ) -> IncidentList:
+        """Return the sagas that need an operator, counted by type, step, code and error type. Those that have waited
+        longest come first. For the sagas themselves, see :meth:`sagas.client.SagaClient.attention`.
 
         Args:
             type: the saga type; ``None`` groups all types.
+            step: only sagas with trouble at this step of the type.
+            code: only sagas with this reason; requires a step.
+            error: only sagas with this type of error, ``""`` for those without an error; requires a code.
         """
-        return self._transport.ask(ATTENTION, query={"type": type, "group": "incident"})
+        query = {"type": type, "step": step, "code": code, "error": error, "group": "incident"}
+        return self._transport.ask(ATTENTION, query=query)
 
     def types(self) -> list[TypeView]:
         """Return the deployed saga types."""

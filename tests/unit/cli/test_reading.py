@@ -336,6 +336,14 @@ class TestTerminal:
         assert lines[2].split()[:3] == [SAGA_ID[:8], "create-zip", "PENDING"]
         assert lines[2].endswith("d ago")
 
+    @pytest.mark.parametrize("sagas", [False, True])
+    def test_one_incident(self, api: StubApi, run: Run, sagas: bool) -> None:
+        api.will(200, {"sagas": [], "cursor": None, "incidents": [], "at_least": False})
+        kind = ("--step", "announce", "--code", "exhausted", "--error", "Provider#Down")
+        assert run("attention", "create-zip", *kind, *["--sagas"] * sagas).stdout == "Nothing needs attention.\n"
+        asked = "/v1/attention?type=create-zip&step=announce&code=exhausted&error=Provider%23Down"
+        assert api.asked[-1].path == asked + ("&limit=20" if sagas else "&group=incident")
+
     def test_an_incident_has_its_error_and_what_to_do(self, api: StubApi, run: Run) -> None:
         seen = {"first_seen": DEAD["updated_at"], "last_seen": DEAD["updated_at"], "code": "exhausted", "count": 741}
         what = {"type": "checkout-of-a-basket", "step": "charge-the-card", "error_type": "ProviderUnavailable"}
