@@ -30,6 +30,7 @@ from sagas.cdk.compute.staging import built_once, copy_files, digest_of, source_
 from sagas.errors import DefinitionError
 from sagas.imports import PROVIDED
 from tests.cdk.rendered import template_of
+from tests.support.modules import forgotten
 from tests.support.wheels import Wheels
 from tests.unit.test_import_budget import loaded_by
 
@@ -391,9 +392,7 @@ class TestImports:
         Path("shop/__init__.py").touch()
         Path("shop/sale.py").write_text(f"from sagas import Saga, step\n{source}\n{saga}")
         monkeypatch.setattr(sys, "path", [str(Path.cwd()), *sys.path])
-        for name in ("shop", "shop.sale"):
-            monkeypatch.delitem(sys.modules, name, raising=False)
-        importlib.invalidate_caches()
+        forgotten(monkeypatch, "shop", "shop.sale")
         SagaService(stack, "S", sagas=[importlib.import_module("shop.sale").Sale], **options)
         return stack
 

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from sagas.cli import run as command
 from sagas.cli.main import app
+from tests.support.modules import forgotten
 from tests.unit.cli.conftest import DEFINITION, Run
 from tests.unit.client.stub import SAGA_ID, StubApi, an_error
 
@@ -137,6 +138,7 @@ class TestWithoutTheService:
         for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
             monkeypatch.setenv(name, str(tmp_path / "none"))
         monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        forgotten(monkeypatch, "shop")
         (tmp_path / "shop.py").write_text(
             "from sagas import Saga, step\n"
             "class Shop(Saga[str], name='shop'):\n    @step\n    def a(self) -> None: ...\n"
