@@ -18,7 +18,7 @@ def test_names_everything(local_stack: Stack) -> None:
     assert set(description) == {
         "endpoint_url", "region", "api_url", "tables", "queues", "dead_letter_queues", "functions", "supervisor",
         "outputs", "pid", "work_queues", "work_dead_letter_queues", "log_groups", "command_queue",
-        "command_dead_letter_queue", "events_function",
+        "command_dead_letter_queue", "events_function", "detached", "enforce_iam",
     }  # fmt: skip
     assert set(description["tables"]) == {"sagas", "audit"}
     assert (
