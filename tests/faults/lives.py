@@ -17,6 +17,12 @@ def _happy(world: CrashWorld) -> None:
 
 
 @LIVES.ends("COMPLETED")
+def _first_of_its_service(world: CrashWorld) -> None:
+    world.tables.forget(world.settings.sagas_table, "pauses")  # so the start claims the tables
+    life(world)
+
+
+@LIVES.ends("COMPLETED")
 def _short_lease(world: CrashWorld) -> None:
     life(world, "short")
 

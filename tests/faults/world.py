@@ -177,11 +177,14 @@ class CrashWorld:
         return Routes(_BASE, queues, {name: name for name in _WORKING})
 
     def reset(self, *, chained: bool = False, families: bool = False) -> None:
-        """Begin anew, on empty tables; with ``families`` those sagas are deployed that have children, and these."""
+        """Begin anew, on tables that have no more than the id of their service; with ``families`` those sagas are
+        deployed that have children, and these."""
         self.registry, self.chained = self._registries[families], chained
         self.clock = ManualClock(_START)
         self.mailbox.clock = self.clock
         self.tables.clear()
+        owned = {"saga_id": {"S": "pauses"}, "service": {"S": self.settings.service}}
+        self.tables.answer("PutItem", {"TableName": self.settings.sagas_table, "Item": owned})
         self.mailbox.clear()
         self.objects.clear()
         self.events.clear()
