@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from aws_cdk import App, Duration, RemovalPolicy, Size, Stack, Validations
 from aws_cdk import aws_apigateway as apigateway
@@ -185,7 +185,8 @@ def network_and_key(app: App) -> None:
     service.start_on(sns.Topic(stack, "Orders", enforce_ssl=True, master_key=orders_key), Trip)
     service.start_on(sqs.Queue.from_queue_attributes(stack, "Theirs", queue_arn=QUEUE, key_arn=KEY_OF_QUEUE), Trip)
     service.event_bus()
-    clerk: Any = iam.Role(stack, "Clerk", assumed_by=iam.AccountRootPrincipal())  # type: ignore[arg-type]
+    anybody = cast("iam.IPrincipal", iam.AccountRootPrincipal())
+    clerk: Any = iam.Role(stack, "Clerk", assumed_by=anybody)
     for right in RIGHTS:
         getattr(service, f"grant_{right}")(clerk)
 
