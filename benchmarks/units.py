@@ -55,7 +55,8 @@ def index_units(before: Item, after: Item, indexes: Iterable[Index]) -> int:
     besides."""
     total = 0
     for names in indexes:
-        old, new = ([json.dumps(item.get(name)) for name in names] for item in (before, after))
+        old = [json.dumps(before.get(name)) for name in names]
+        new = [json.dumps(after.get(name)) for name in names]
         if old[:2] != new[:2]:
             total += sum("null" not in side[:2] for side in (old, new))
         elif old != new:

@@ -281,7 +281,8 @@ class Children(Struct, frozen=True):
             errors = self.advancer.services.journal.entries_of((saga_id, seq) for saga_id, seq in seqs if seq)
         texts = list[str]()
         for position, saga_id in named.items():
-            outcome, end = outcomes[position], "failed, and so did its undo"
+            outcome = outcomes[position]
+            end = "failed, and so did its undo"
             if outcome.how == UNDONE:
                 end = "failed and was undone" if outcome.seq else "was cancelled"
             elif outcome.how == FAILED:

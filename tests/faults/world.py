@@ -177,7 +177,7 @@ class CrashWorld:
         return Routes(_BASE, queues, {name: name for name in _WORKING})
 
     def reset(self, *, chained: bool = False, families: bool = False) -> None:
-        """Begin anew, on tables that have no more than the id of their service; with ``families`` those sagas are
+        """Begin again, on tables that have no more than the id of their service; with ``families`` those sagas are
         deployed that have children, and these."""
         self.registry, self.chained = self._registries[families], chained
         self.clock = ManualClock(_START)

@@ -92,7 +92,8 @@ def events_of_entries(state: SagaState, entries: Sequence[Entry], since: float, 
     # A FAILED child does not need an operator: its parent has failed, too, or tolerates the failure.
     stuck = _STUCK if state.parent is None else [status for status in _STUCK if status != SagaStatus.FAILED]
     events: list[OutboxEvent] = []
-    before, answered = "", _answered(entries)
+    answered = _answered(entries)
+    before = ""
     for entry in entries:
         changed, before = entry.status != before, entry.status
         if entry.at < since:
@@ -115,7 +116,8 @@ def events_of_entries(state: SagaState, entries: Sequence[Entry], since: float, 
 
 def _answered(entries: Sequence[Entry]) -> set[int]:
     """Return the numbers of the entries that began a wait whose signal had been accepted before."""
-    answered, begun = set[int](), dict[str | None, Entry]()
+    answered = set[int]()
+    begun = dict[str | None, Entry]()
     for entry in entries:
         if entry.action == "WaitStarted":
             begun[entry.step] = entry

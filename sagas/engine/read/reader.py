@@ -425,10 +425,10 @@ class Reader(Struct, frozen=True):
         found = self.listing.incidents(_MOST_INCIDENTS + 1, _MOST_OF_ONE, kind)
         incidents = builtins.list[IncidentView]()
         for group in sorted(found[:_MOST_INCIDENTS], key=lambda group: group.first):
-            name, step, code, error_type = group.kind
+            of_type, step, code, error_type = group.kind
             incidents.append(
                 {
-                    "type": name,
+                    "type": of_type,
                     "step": step,
                     "code": code,
                     "error_type": error_type or None,

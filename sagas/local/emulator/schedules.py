@@ -90,7 +90,8 @@ class Schedules:
         elif fields is not None:
             occurrence = self._eventbridge._cron_next_fire(fields, datetime.fromtimestamp(since, UTC))
             due = math.inf if occurrence is None else occurrence.timestamp()
-        start, end = (self._scheduler._to_epoch(schedule.get(name)) for name in ("StartDate", "EndDate"))
+        start = self._scheduler._to_epoch(schedule.get("StartDate"))
+        end = self._scheduler._to_epoch(schedule.get("EndDate"))
         due = max(due, start or 0.0)
         return math.inf if end is not None and due > end else due
 
@@ -121,7 +122,8 @@ class Schedules:
 def follow(schedules: Schedules, clock: Any, report: Path) -> None:
     """Fire the schedules by ``clock`` while it is ahead, in a thread. ``report`` then has the seconds by which the
     clock was ahead, and the epoch seconds of the next occurrence."""
-    seen, looks_at = -1.0, 0.0
+    seen = -1.0
+    looks_at = 0.0
 
     def wait() -> bool:
         time.sleep(_POLL)
@@ -129,12 +131,14 @@ def follow(schedules: Schedules, clock: Any, report: Path) -> None:
 
     def act() -> bool:
         nonlocal seen, looks_at
-        ahead, now = clock.ahead(), time.monotonic()
+        ahead = clock.ahead()
+        now = time.monotonic()
         if ahead == seen and now < looks_at:
             return True
         if ahead:
             schedules.fire(clock.time())
-        seen, looks_at = ahead, now + _EVERY
+        seen = ahead
+        looks_at = now + _EVERY
         draft = report.with_suffix(".draft")
         draft.write_text(f"{ahead:.3f} {schedules.next_due()}\n")
         draft.replace(report)

@@ -217,7 +217,8 @@ class Listing:
     def attention(self, limit: int, cursor: str | None, kind: Sequence[str] = ()) -> IdPage:
         """Return sagas that need an operator, by type, step, code, error type and time. ``kind``: only those with this
         type, step, code and error type, or the first of these."""
-        start, model = IndexPosition.parse(cursor) if cursor is not None else None, self._tables.control
+        start = IndexPosition.parse(cursor) if cursor is not None else None
+        model = self._tables.control
         first, last = _bounds(kind)
         if start is not None:
             first = max(first, start.sort)
