@@ -81,7 +81,7 @@ class Resolution:
 
     reason: str = field(metadata=_option("Why the saga is settled, for the audit trail"))
     action: str = field(default="", metadata=_option("What you did"))
-    steps: list[str] = field(default_factory=list[str], metadata=_option("A step that you undid by hand", "--step"))
+    steps: list[str] = field(default_factory=list[str], metadata=_option("A step that you undid by hand", "--undone"))
     seq: int | None = _seq()
 
 

@@ -191,18 +191,24 @@ def type_table(types: Iterable[TypeView], *, wide: bool) -> Table:
 
 def show_incidents(incidents: Iterable[IncidentView], now: float, *, wide: bool = False) -> None:
     """Print why sagas need an operator, and what to do. ``now``: epoch seconds."""
-    from sagas.client.read.next_action import needed
+    from sagas.client.operate.batch import ACTIONS, needs_reason
+    from sagas.client.read.next_action import incident_arguments, needed
 
-    rows = list[list[str]]()
+    rows, commands = list[list[str]](), list[str]()
     for incident in incidents:
         why = incident["error_type"] or incident["code"].replace("_", " ")
         times = (moment(at) if whole(wide) else ago(at, now) for at in (incident["first_seen"], incident["last_seen"]))
-        action = needed(incident["code"], incident["step"], f"{incident['type']} --all")
+        arguments = incident_arguments(incident)
+        action = needed(incident["code"], incident["step"], arguments)
+        if action.do in ACTIONS:
+            commands.append(f"sagas {action.do} {arguments}{' --reason ...' * needs_reason(action.do)}")
         row = incident["type"], incident["step"], why, f"{incident['count']:,}{'+' * incident['at_least']}", *times
         rows.append([*row, action.title.lower(), action.means])
     columns = {"type": 0, "step": 0, "error": 0, "sagas": 0, "since": 2, "last": 1, "next": 0, "what to do": 3}
     display(listing(columns, rows, wide=wide))
-    say("List them: `sagas attention --sagas`. Act on many: `sagas retry TYPE --all`.")
+    for command in commands:
+        say(command)
+    say("List the sagas: `sagas attention --sagas`, with the type, step, code and error.")
 
 
 def paused_text(pause: PauseView) -> str:

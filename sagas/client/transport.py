@@ -78,7 +78,7 @@ class Transport:
         if tag and answer.status_code == 304:
             return json.loads(cached)
         if answer.status_code >= 300:
-            raise error_of(answer, writes=method != "GET")
+            raise error_of(answer, writes=method != "GET", right=operation.right)
         if method == "GET":
             self._store(url, answer)
         return json_of(answer)

@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -86,6 +87,7 @@ class Desk:
             "plain": plain,
             "q": lambda text: quote(str(text), safe=""),
             "json": self.text_of,
+            "compact": lambda record: json.dumps(msgspec.to_builtins(record)),
             "words": lambda text: str(text).replace("_", " ").lower(),
         }
         shared: dict[str, Any] = {

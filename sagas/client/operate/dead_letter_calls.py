@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, cast
 
 from sagas.client.endpoints import COMMANDS
@@ -16,6 +17,10 @@ from sagas.operations import Operation
 if TYPE_CHECKING:
     from sagas.client.client import SagaClient
     from sagas.client.operate.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive
+
+
+_ONE_WALK = Lock()
+"""Only one thread reads dead-letter queues, because reading hides the messages from others for a while."""
 
 
 class DeadLetterCalls(Calls):
@@ -147,7 +152,8 @@ class DeadLetterCalls(Calls):
         leaves = operation.right == "operate" and SagaStatus.DEAD_LETTERED in operation.bulk_statuses
         if leaves and saga_ids and type in self._endpoints.dead_letter_queues:
             try:
-                self.prune(type, saga_ids)
+                with _ONE_WALK:
+                    self.prune(type, saga_ids)
             except SagaError as error:
                 return f"dead letters may stay ({error}); `sagas dlq delete {type} --stale` deletes them"
         return ""

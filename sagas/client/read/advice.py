@@ -20,7 +20,7 @@ _NEXT = {
     "FAILED": "Nothing has been rolled back. {undo} "
     "`sagas resolve {type} {saga_id} --reason ...` marks the saga as settled by hand.",
     "COMPENSATION_FAILED": "`sagas retry {type} {saga_id}` repeats the failed undos. "
-    "`sagas resolve {type} {saga_id} --reason ... --step STEP` records a step that you undid by hand.",
+    "`sagas resolve {type} {saga_id} --reason ... --undone STEP` records a step that you undid by hand.",
 }
 _SURELY_BEGUN = 60.0
 """Seconds after which the first step of a saga has usually begun, also after a cold start."""

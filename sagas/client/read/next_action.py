@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -19,7 +20,7 @@ _CODE_OF_STEP = (
 )
 _CODE_OF_UNDO = (
     "Deploy the undo of step {step} again and run `sagas retry {sagas}`, "
-    "or undo it by hand and run `sagas resolve {sagas} --step {step}`."
+    "or undo it by hand and run `sagas resolve {sagas} --undone {step}`."
 )
 _VALUE = (
     "Deploy code that reads the stored value (a default, `Old | New` or `upcast=`), then run `sagas retry {sagas}`. "
@@ -146,8 +147,8 @@ _NEEDED: Mapping[str, NextAction] = {
 
 def needed(code: str, step: str, sagas: str, doubt: Sequence[str] = ()) -> NextAction:
     """Return the action for an ``AttentionCode``, the reason that sagas need an operator, and for the step in trouble.
-    ``sagas``: the arguments that name sagas in a command: an id, or a type and ``--all``. ``doubt``: the steps whose
-    outcome is unknown; by default ``step``."""
+    ``sagas``: the arguments that name sagas in a command: an id, or :func:`incident_arguments`. ``doubt``: the steps
+    whose outcome is unknown; by default ``step``."""
     if code not in _NEEDED:  # a newer service has more codes
         return NextAction(Do.NOTHING, "Look", "The saga needs an operator", step=step)
     action, doubtful = _NEEDED[code], doubt or (step,)
@@ -155,6 +156,21 @@ def needed(code: str, step: str, sagas: str, doubt: Sequence[str] = ()) -> NextA
     words = {"step": step, "sagas": sagas, "doubt": ", ".join(doubtful), "keys": keys}
     problem, means, of = (text.format(**words) for text in (action.problem, action.means, action.step))
     return replace(action, problem=problem, means=means, step=of)
+
+
+def incident_arguments(incident: Mapping[str, Any]) -> str:
+    """Return the arguments by which a command acts on all sagas of an incident, for a shell."""
+    parts = {"step": incident["step"], "code": incident["code"], "error": incident["error_type"] or ""}
+    options = " ".join(f"--{name} {_quoted(text)}" for name, text in parts.items())
+    return f"{_quoted(incident['type'])} --all {options}"
+
+
+def _quoted(text: str) -> str:
+    """Quote a text for a shell. Nothing in it controls a terminal."""
+    if text.isprintable():
+        return shlex.quote(text)
+    plain = (chr(byte) if chr(byte).isalnum() and byte < 128 else f"\\x{byte:02x}" for byte in text.encode())
+    return f"$'{''.join(plain)}'"
 
 
 def command_of(do: Do, name: str, saga_id: str, step: str = "") -> str:

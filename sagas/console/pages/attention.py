@@ -11,7 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from sagas.client.endpoints import COMMANDS
-from sagas.client.read.next_action import Do, needed, next_action
+from sagas.client.operate.selection import Selection
+from sagas.client.read.next_action import Do, incident_arguments, needed, next_action
 from sagas.console.desk import LABELS, Desk
 from sagas.console.source import counted_short
 from sagas.core.events import AttentionCode
@@ -30,6 +31,7 @@ _NEXT = (
 )
 KINDS = (*_WORST, *_NEXT)
 """The kinds of problems, the worst first."""
+_RUNNING = ("RUNNING", "COMPENSATING")
 _LEVELS = {
     "undo failed": "bad",
     "undo not called": "info",
@@ -47,7 +49,8 @@ class Group:
     """A group of sagas with the same problem, or a problem of something else, such as a queue or a breaker. ``kind`` is
     one of :data:`KINDS`; ``runbook`` is an anchor in the runbook. ``label`` is that of the primary button, whose action
     is ``do``, or which is a link to ``link``. Each of ``sagas`` has a remark, and ``more`` is the number of further
-    sagas or messages. ``anchor`` identifies the group after a refresh, so ticked sagas stay ticked."""
+    sagas or messages; with ``at_least``, there may be more than these. ``selection`` has the sagas of the group up to
+    the time of the page, for a job. ``anchor`` identifies the group after a refresh, so ticked sagas stay ticked."""
 
     kind: str
     name: str
@@ -62,6 +65,8 @@ class Group:
     since: str | None = None
     sagas: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     more: int = 0
+    at_least: bool = False
+    selection: Selection | None = None
     anchor: str = field(init=False)
 
     @property
@@ -120,12 +125,20 @@ def _of_sagas(desk: Desk, incidents: Sequence[Mapping[str, Any]]) -> list[Group]
     groups, heads = list[Group](), dict[str, Mapping[str, Any]]()
     for incident, matching in zip(incidents, desk.source.of_incidents(incidents), strict=True):
         name = incident["type"]
-        action = needed(incident["code"], incident["step"], f"{name} --all")
+        action = needed(incident["code"], incident["step"], incident_arguments(incident))
         title = f"{name} · {action.problem[:1].lower()}{action.problem[1:]}"
         group = Group(incident["code"].replace("_", " "), name, title, incident["error_type"] or "", action.means)
         group.runbook, group.do = action.runbook, "" if action.do is Do.NOTHING else str(action.do)
         group.label, group.others = action.title, tuple(str(do) for do in action.others if do in LABELS)
         group.since, group.more = incident["first_seen"], max(incident["count"] - len(matching), 0)
+        group.at_least = incident["at_least"]
+        group.selection = Selection(
+            type=name,
+            step=incident["step"],
+            code=incident["code"],
+            error=incident["error_type"] or "",
+            as_of=incident["last_seen"],
+        )
         group.sagas = [_item(saga, "") for saga in matching]
         groups.append(group)
         if matching:
@@ -154,6 +167,9 @@ def _stalled(leased: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]
         group.do, group.label, group.others = str(Do.RECOVER), action.title, (str(Do.CANCEL),)
         group.runbook, group.since = "oldest-due-saga", saga["lease"]["expires_at"]
         group.sagas.append(_item(saga, "its lease expired"))
+        expired = saga["lease"]["expires_at"]
+        as_of = max(expired, group.selection.as_of) if group.selection else expired
+        group.selection = Selection(type=saga["type"], statuses=_RUNNING, stalled=True, as_of=as_of)
     return found.values()
 
 

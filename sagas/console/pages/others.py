@@ -12,12 +12,16 @@ from starlette.responses import Response
 
 from sagas.client import DeadLetter
 from sagas.client.endpoints import COMMANDS
+from sagas.client.operate.selection import Chosen
 from sagas.console.desk import Desk
 from sagas.console.forms import NOT_SENT, PREFIX, RefusedForm, fields_of
-from sagas.console.jobs import Job
 from sagas.core.fit import Deployed, fit
 from sagas.core.states import StepState
-from sagas.errors import NotFound
+from sagas.errors import NotFound, SagaError
+
+_LISTED = 200
+_LOOKED_AT = 10
+"""A job's page shows what became of this many sagas by now."""
 
 
 def letters_of_all(desk: Desk, request: Request) -> Response:
@@ -123,11 +127,45 @@ def sweeps_of_all(desk: Desk, request: Request) -> Response:
     return desk.page(request, "sweeps_all.html", types=desk.source.types())
 
 
-def job(desk: Desk, request: Request, number: int) -> Response:
-    found: Job | None = desk.jobs.get(number)
-    if found is None:
-        raise NotFound(f"this console has no job {number}; a job ends with the console that started it")
-    return desk.page(request, "job.html", job=found)
+def jobs(desk: Desk, request: Request) -> Response:
+    """Return the list of the user's jobs on this service, also those of the command line."""
+    records, problems = desk.jobs.all()
+    running = {record.job for record in records if desk.jobs.is_running(record.job)}
+    return desk.page(request, "jobs.html", jobs=records, problems=problems, running=running)
+
+
+def job(desk: Desk, request: Request, name: str) -> Response:
+    """Return the page of a job. If this console runs it, it has the outcome of each saga."""
+    record, batch = desk.jobs.get(name)
+    # Use copies, because outcomes can still arrive.
+    outcomes = [] if batch is None else [*batch.report.outcomes.copy().values()]
+    outcomes.sort(key=lambda outcome: outcome.outcome == "done")  # the unsuccessful ones first
+    rows = list[dict[str, Any]]()
+    chosen = {} if batch is None else batch.report.chosen
+    for outcome in outcomes[:_LISTED]:
+        saga = chosen[outcome.saga_id]
+        now = _status_of(desk, saga) if len(outcomes) <= _LOOKED_AT else ""
+        rows.append({"type": saga.type, "saga_id": saga.saga_id, "outcome": outcome, "now": now})
+    settled = sum(record.counts.get(kind, 0) for kind in ("done", "already", "refused"))
+    return desk.page(
+        request,
+        "job.html",
+        job=record,
+        running=desk.jobs.is_running(name),
+        report=batch and batch.report,
+        rows=rows,
+        more=len(outcomes) - len(rows),
+        remaining=record.counts.get("chosen", 0) - settled,
+        resumable=batch is not None or not record.left_out,
+    )
+
+
+def _status_of(desk: Desk, saga: Chosen) -> str:
+    """Return the status that a saga of a job has now; empty if it cannot be read."""
+    try:
+        return str(desk.source.show(saga.type, saga.saga_id)["status"])
+    except SagaError:
+        return ""
 
 
 def type_named(desk: Desk, name: str) -> Any:

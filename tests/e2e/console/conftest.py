@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_playwright
 
+from sagas.client.operate.jobs import JobFolder
 from sagas.console.serving import Serving
 from tests.e2e.console.scene import a_bad_day
 from tests.unit.console.service import FakeService
@@ -117,12 +118,12 @@ Open = Callable[..., Tab]
 
 
 @pytest.fixture
-def console(chromium: Browser) -> Generator[Open]:
+def console(chromium: Browser, tmp_path: Path) -> Generator[Open]:
     """Opens a console of a service in memory, in a context of its own."""
     with ExitStack() as ending:
 
         def make(service: FakeService, *, read_only: bool = False, **context: Any) -> Tab:
-            serving = Serving(service, port=0, read_only=read_only)
+            serving = Serving(service, port=0, read_only=read_only, folder=JobFolder(tmp_path / "jobs"))
             ending.enter_context(serving.in_background())
             opened: BrowserContext = chromium.new_context(**context)
             ending.callback(opened.close)

@@ -56,6 +56,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[StubApi]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))  # which has the jobs
     with serving() as stub:
         where = {"api_url": stub.url, "region": "us-east-1", "endpoint_url": stub.url, "supervisor": "the-supervisor"}
         (tmp_path / ".sagas").mkdir()

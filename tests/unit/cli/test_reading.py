@@ -220,7 +220,11 @@ class TestLists:
         more = {"code": "failed", "error_type": None, "count": 1_000, "at_least": True}
         answer = {"incidents": [one | seen, one | seen | more], "at_least": True}
         api.will(200, answer)
-        head, first, second, _, more = run("attention", "create-zip").stdout.splitlines()
+        head, first, second, *commands, _, more = run("attention", "create-zip").stdout.splitlines()
+        assert commands == [
+            "sagas retry create-zip --all --step announce --code exhausted --error ProviderDown",
+            "sagas compensate create-zip --all --step announce --code failed --error '' --reason ...",
+        ]
         assert head.split()[:6] == ["type", "step", "error", "sagas", "since", "last"]
         assert first.split()[:4] == ["create-zip", "announce", "ProviderDown", "741"]
         assert first.endswith("Nothing has been rolled back. Fix the cause, then retry: this step runs again.")
@@ -353,7 +357,7 @@ class TestTerminal:
         assert lines[0].split() == ["type", "step", "error", "sagas", "next"]
         assert lines[1].split() == ["checkout-of-a-basket", "charge-the-card", "ProviderUnavailable", "741", "retry"]
         assert lines[2].split()[-1] == "deploy"
-        assert all(len(line) <= 80 for line in lines)
+        assert all(len(line) <= 80 for line in lines if not line.startswith("sagas "))  # to be copied
 
     def test_wide_has_all(self, api: StubApi, run: Run) -> None:
         api.will(200, {"sagas": [DEAD], "cursor": None})

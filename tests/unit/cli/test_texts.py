@@ -106,7 +106,7 @@ def test_a_failed_undo_says_what_can_be_done() -> None:
     first, last = told("COMPENSATION_FAILED", steps=[step])
     assert first == f"The undo of create-zip {SAGA_ID}, step upload, attempt 4 failed: Timeout: slow"
     assert f"`sagas retry create-zip {SAGA_ID}`" in last
-    assert "--step" in last
+    assert "--undone" in last
 
 
 def test_after_a_retry_the_undo_is_blamed_and_not_its_step() -> None:

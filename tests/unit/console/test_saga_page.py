@@ -192,9 +192,8 @@ class TestSaga:
     def test_asks_for_news_by_itself_where_that_is_cheap_and_asks_for_nothing_to_be_done(
         self, browser: Browser, service: FakeService
     ) -> None:
-        for path in ("/", "/sagas", SAGA, "/letters/create-zip", "/sweeps/create-zip", "/jobs/1"):
-            if path == "/jobs/1":
-                browser.submit("/jobs", do="retry", reason="n", one=row_of(1))
+        job = browser.submit("/jobs", do="retry", reason="n", one=row_of(1)).headers["location"]
+        for path in ("/", "/sagas", SAGA, "/letters/create-zip", "/sweeps/create-zip", "/jobs", job):
             assert "data-still" not in browser.get(path).text
         for path in ("/search?q=zzz", "/sagas/all?type=create-zip", "/types/none"):
             assert 'data-still="slow"' in browser.get(path).text
