@@ -97,9 +97,9 @@ def opened(service: FakeService, path: str, **options: Any) -> str:
     return answer.text
 
 
-def wait_over(browser: Browser, job: str) -> str:
+def wait_over(browser: Browser, job: str, seconds: float = 10) -> str:
     """The words of a job's page once it is over."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + seconds
     while 'data-over="yes"' not in (page := browser.get(job).text):
         assert time.monotonic() < end, "the job goes on"
         time.sleep(0.01)
