@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from sagas.client.read.next_action import Do, error_of
+from sagas.console.blocks import Blocks
 from sagas.console.guard import Session
 from sagas.console.jobs import Jobs
 from sagas.console.links import Links
@@ -67,6 +68,7 @@ class Desk:
     read_only: bool = False
     ahead: Callable[[], float] = float
     links: Links = field(default_factory=Links)
+    _unread_since: dict[str, float] = field(default_factory=dict[str, float])
     _templates: Environment = field(init=False)
 
     def __post_init__(self) -> None:
@@ -109,14 +111,26 @@ class Desk:
     def _ago(self, text: str | None) -> str:
         return ago(text, self.clock())
 
-    def page(self, request: Request, template: str, http_status: int = 200, /, **context: Any) -> Response:
-        """Return a page, or 304 if the browser already has the same page."""
+    def blocks(self, *, rest: bool = False) -> Blocks:
+        """Return what reads the blocks of a page. ``rest``: whether the page has more than these."""
+        return Blocks(self._unread_since, self.clock(), rest=rest)
+
+    def page(
+        self, request: Request, template: str, http_status: int = 200, /, blocks: Blocks | None = None, **context: Any
+    ) -> Response:
+        """Return a page, or 304 if the browser already has the same page. The page names those of its ``blocks`` that
+        could not be read.
+
+        Raises:
+            SagaError: there is nothing else to show.
+        """
         text = self._templates.get_template(template).render(
             csrf=self.session.csrf,
             path=request.url.path,
             query=dict(request.query_params),
             posted=request.method == "POST",
             counts_of=self.source.counts(),
+            unread=blocks.unread if blocks is not None else (),
             # The local stack has only one caller, so do not show it.
             caller=self.source.caller() if self.stack != LOCAL else "",
             **context,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar, cast
 
 from sagas.client.endpoints import COMMANDS
 from sagas.client.transport import pages
+from sagas.console.blocks import Blocks
 from sagas.console.cache import Cache
 from sagas.errors import Conflict, InvalidRequest, NotFound, SagaError
 
@@ -96,9 +98,13 @@ class Source:
         """Return sagas of a type that need an operator, at most a hundred."""
         return self._cache.get(("attention", name), lambda: self.client.attention(name, limit=_MOST_NEEDING)["sagas"])
 
-    def of_incidents(self, incidents: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+    def of_incidents(self, incidents: Sequence[Mapping[str, Any]], blocks: Blocks) -> list[list[Any]]:
         """Return of each incident the sagas that have waited longest; none of those after the first few incidents."""
-        asks = [partial(self._of_incident, incident) for incident in incidents[:_MOST_INCIDENTS]]
+        nothing = list[Any]()
+        asks = [
+            partial(blocks.read, f"the sagas of {incident['type']}", partial(self._of_incident, incident), nothing)
+            for incident in incidents[:_MOST_INCIDENTS]
+        ]
         return [*self.together(*asks), *([] for _ in incidents[_MOST_INCIDENTS:])]
 
     def _of_incident(self, incident: Mapping[str, Any]) -> list[Any]:
@@ -180,8 +186,9 @@ class Source:
         """Return full sagas of a list, by id. Sagas that are not in the cache are read, but only a few of them."""
         missing = [each for each in summaries if self._cached(each) is None][:_MOST_IN_FULL]
 
-        def ask(one: Mapping[str, Any]) -> Any:
-            return _tolerant(lambda: self.show(one["type"], one["saga_id"]), None)
+        def ask(one: Mapping[str, Any]) -> None:
+            with suppress(SagaError):  # the list is shown without it, and the next refresh reads it
+                self.show(one["type"], one["saga_id"])
 
         for _ in self._pool.map(ask, missing):
             pass

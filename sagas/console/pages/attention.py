@@ -13,6 +13,7 @@ from starlette.responses import Response
 from sagas.client.endpoints import COMMANDS
 from sagas.client.operate.selection import Selection
 from sagas.client.read.next_action import Do, incident_arguments, needed, next_action
+from sagas.console.blocks import Blocks
 from sagas.console.desk import LABELS, Desk
 from sagas.console.source import counted_short
 from sagas.core.events import AttentionCode
@@ -82,7 +83,8 @@ class Group:
 
 
 def show(desk: Desk, request: Request) -> Response:
-    groups, cut = groups_of(desk)
+    blocks = desk.blocks()
+    groups, cut = groups_of(desk, blocks)
     kind = request.query_params.get("kind", "")
     counts = {each: sum(max(group.count, 1) for group in groups if group.kind == each) for each in KINDS}
     return desk.page(
@@ -93,24 +95,31 @@ def show(desk: Desk, request: Request) -> Response:
         kind=kind,
         listed=_LISTED,
         cut=cut,
+        blocks=blocks,
     )
 
 
-def groups_of(desk: Desk) -> tuple[list[Group], int]:
+def groups_of(desk: Desk, blocks: Blocks) -> tuple[list[Group], int]:
     """Return all groups, sorted by severity and then by age. Also return the number of sagas in them if there may be
     further sagas that need an operator, else 0."""
-    source, now = desk.source, desk.clock()
+    source, now, nothing = desk.source, desk.clock(), list[Any]()
+    # Any number of sagas may need an operator if it is not known which do.
+    unknown: Mapping[str, Any] = {"incidents": nothing, "at_least": True}
     incidents, leased, breakers, types, waiting = source.together(
-        source.incidents,
-        source.leased,
-        source.breakers,
-        source.types,
-        lambda: source.list(status="WAITING", limit=_WAITING)["sagas"],
+        lambda: blocks.read("the sagas that need an operator", source.incidents, unknown),
+        lambda: blocks.read("sagas whose worker is gone", source.leased, nothing),
+        lambda: blocks.read("circuit breakers", source.breakers, nothing),
+        lambda: blocks.read("pauses", source.types, nothing),
+        lambda: blocks.read(
+            "sagas that wait for a signal",
+            lambda: source.list(status="WAITING", limit=_WAITING)["sagas"],
+            nothing,
+        ),
     )
     groups = [
-        *_of_sagas(desk, incidents["incidents"]),
+        *_of_sagas(desk, blocks, incidents["incidents"]),
         *_stalled(leased, now),
-        *_letters(desk, incidents),
+        *blocks.read("dead letters", lambda: [*_letters(desk, incidents)], nothing),
         *_breakers(breakers),
         *_types(types),
         *_sweeps(desk),
@@ -120,10 +129,10 @@ def groups_of(desk: Desk) -> tuple[list[Group], int]:
     return groups, sum(each["count"] for each in incidents["incidents"]) if counted_short(incidents) else 0
 
 
-def _of_sagas(desk: Desk, incidents: Sequence[Mapping[str, Any]]) -> list[Group]:
+def _of_sagas(desk: Desk, blocks: Blocks, incidents: Sequence[Mapping[str, Any]]) -> list[Group]:
     """Return a group for each incident, with those of its sagas that were read."""
     groups, heads = list[Group](), dict[str, Mapping[str, Any]]()
-    for incident, matching in zip(incidents, desk.source.of_incidents(incidents), strict=True):
+    for incident, matching in zip(incidents, desk.source.of_incidents(incidents, blocks), strict=True):
         name = incident["type"]
         action = needed(incident["code"], incident["step"], incident_arguments(incident))
         title = f"{name} · {action.problem[:1].lower()}{action.problem[1:]}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -24,6 +25,7 @@ _STEPPED = 60.0
 
 def show(desk: Desk, request: Request, name: str) -> Response:
     type_named(desk, name)
+    blocks = desk.blocks(rest=True)
     span = request.query_params.get("span", "1h")
     span = span if span in SPANS else "1h"
     end = (desk.clock() // _STEPPED + 1) * _STEPPED
@@ -32,7 +34,8 @@ def show(desk: Desk, request: Request, name: str) -> Response:
     ended = list[Any]()
     for kind in ("started", *ENDS):
         status = None if kind == "started" else kind
-        found = desk.source.since(name, status, iso(begin), MOST)
+        since = partial(desk.source.since, name, status, iso(begin), MOST)
+        found = blocks.read(f"sagas that are {kind.lower().replace('_', ' ')}", since, [])
         if len(found) == MOST:
             short.append(kind)
         if found or status is None:
@@ -57,8 +60,9 @@ def show(desk: Desk, request: Request, name: str) -> Response:
         sampled=len(sample),
         # the median and the 95th percentile of the seconds that last attempts took, and their number
         steps=[(step, _share(all_, 0.5), _share(all_, 0.95), len(all_)) for step, all_ in took.items()],
-        stats=desk.source.stats(name),
+        stats=blocks.read("the counts", lambda: desk.source.stats(name), None),
         metrics=desk.links.metrics,
+        blocks=blocks,
     )
 
 

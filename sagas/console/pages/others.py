@@ -49,17 +49,19 @@ def letters(
         body = desk.redaction.apply(body, list[str]())
         views.append(replace(letter, body=json.dumps(body, ensure_ascii=False)))
     # No saga waits for a rejected command.
-    retryable = desk.source.needing(name) if views and name != COMMANDS else []
+    blocks = desk.blocks(rest=True)
+    retryable = blocks.read("its sagas", lambda: desk.source.needing(name), []) if views and name != COMMANDS else []
     return desk.page(
         request,
         "letters.html",
         name=name,
-        count=desk.source.letters(name),
+        count=blocks.read("the number of messages", lambda: desk.source.letters(name), None),
         letters=views,
         retryable={saga["saga_id"]: saga for saga in retryable},
         looked=found is not None,
         said=said,
         fates=fates or {},
+        blocks=blocks,
     )
 
 
@@ -71,16 +73,20 @@ def type_(desk: Desk, request: Request, name: str, refused: RefusedForm = NOT_SE
     """Return the page of a saga type, with its steps, its pauses, and a form to start a saga. With ``in_flight`` in the
     query, it also has the sagas in flight by release."""
     saga_type = type_named(desk, name)
+    blocks, nothing = desk.blocks(rest=True), list[dict[str, Any]]()
     asked = "in_flight" in request.query_params
     return desk.page(
         request,
         "type.html",
         http_status,
         type=saga_type,
-        releases=by_release(desk.source.in_flight(name)) if asked else None,
+        releases=blocks.read("sagas in flight", lambda: by_release(desk.source.in_flight(name)), nothing)
+        if asked
+        else None,
         fields=fields_of(saga_type["request"]),
         prefix=PREFIX,
         refused=refused,
+        blocks=blocks,
     )
 
 
@@ -107,9 +113,13 @@ def by_release(in_flight: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def breakers(desk: Desk, request: Request) -> Response:
-    found, types = desk.source.together(desk.source.breakers, desk.source.types)
+    blocks, source, nothing = desk.blocks(), desk.source, list[Any]()
+    found, types = source.together(
+        lambda: blocks.read("circuit breakers", source.breakers, nothing),
+        lambda: blocks.read("pauses", source.types, nothing),
+    )
     active = {match["type"]: True for match in found} | {saga_type["type"]: saga_type["active"] for saga_type in types}
-    return desk.page(request, "breakers.html", breakers=found, active=active)
+    return desk.page(request, "breakers.html", breakers=found, active=active, blocks=blocks)
 
 
 def sweeps(desk: Desk, request: Request, name: str, report: Any = None) -> Response:

@@ -45,15 +45,21 @@ _ENDED = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILE
 def show(
     desk: Desk, request: Request, name: str, saga_id: str, refused: RefusedForm = NOT_SENT, http_status: int = 200
 ) -> Response:
-    full = desk.source.show(name, saga_id)
+    blocks, source = desk.blocks(rest=True), desk.source
+    full = source.show(name, saga_id)  # without it, there is no page
     saga, hidden = desk.view_of(full)
-    entries = scrubbed(_without_values(desk.source.audit(full)), hidden)
+    audit = blocks.read("the audit trail", lambda: source.audit(full), [])
+    entries = scrubbed(_without_values(audit), hidden)
     now = desk.clock()
     action = next_action(saga, now)
-    types = {saga_type["type"]: saga_type for saga_type in desk.source.types()}
+    types = {saga_type["type"]: saga_type for saga_type in blocks.read("the type", source.types, [])}
     declared = {step["name"]: step for step in types.get(name, {}).get("steps", ())}
     related = any(step.get("children") for step in saga["steps"])
-    family = family_of(desk.source.list, saga, _FAMILY, childless_in(types.values())) if related else None
+    family = (
+        blocks.read("the children", lambda: family_of(source.list, saga, _FAMILY, childless_in(types.values())), None)
+        if related
+        else None
+    )
     waits = _wait(saga, declared)
     # The page has buttons instead of commands, and explains the action elsewhere.
     lines = [line for line in advice(saga, now) if "`sagas " not in line and not line.startswith(_RELEASE)]
@@ -84,6 +90,7 @@ def show(
         did=_DID.get(request.query_params.get("did", ""), ""),
         link=desk.saga_path(name, saga_id),
         logs=desk.links.logs(saga["saga_id"], saga["created_at"], saga["updated_at"]),
+        blocks=blocks,
     )
 
 

@@ -89,13 +89,9 @@ def show(desk: Desk, request: Request) -> Response:
     """Return a page of the list. The filter is in the URL."""
     given = request.query_params
     filter_ = filter_of(desk, given)
-    cursor, found = given.get("cursor") or None, list[Any]()
-    for _ in range(_MOST_PAGES):
-        page = desk.source.list(limit=_PAGE - len(found), cursor=cursor, **filter_.asked)
-        found += page["sagas"]
-        cursor = page["cursor"]
-        if cursor is None or len(found) >= _PAGE:
-            break
+    blocks, source = desk.blocks(), desk.source
+    nothing: tuple[list[Any], str | None] = [], None
+    found, cursor = blocks.read("the sagas", lambda: _page_of(desk, filter_, given.get("cursor") or None), nothing)
     ended = ("COMPENSATED", "CANCELLED", "WAITING")
     full = desk.source.in_full([match for match in found if _failed(match) or match["status"] in ended])
     rows = list[dict[str, Any]]()
@@ -107,12 +103,29 @@ def show(desk: Desk, request: Request) -> Response:
         request,
         "sagas.html",
         rows=[row for saga, row in zip(found, rows, strict=True) if has_text(filter_.text, saga, row["error"])],
-        names=[saga_type["type"] for saga_type in desk.source.types()],
+        names=[saga_type["type"] for saga_type in blocks.read("the types", source.types, [])],
         statuses=STATUSES,
         filter=filter_,
         cursor=cursor,
-        counts=_counts(desk.source.stats(filter_.name) if filter_.name else desk.source.stats_of_all()),
+        counts=_counts(
+            blocks.read("the counts", lambda: source.stats(filter_.name), None)
+            if filter_.name
+            else source.stats_of_all()
+        ),
+        blocks=blocks,
     )
+
+
+def _page_of(desk: Desk, filter_: Filter, cursor: str | None) -> tuple[list[Any], str | None]:
+    """Return a page of the list, and the cursor of the next."""
+    found = list[Any]()
+    for _ in range(_MOST_PAGES):
+        page = desk.source.list(limit=_PAGE - len(found), cursor=cursor, **filter_.asked)
+        found += page["sagas"]
+        cursor = page["cursor"]
+        if cursor is None or len(found) >= _PAGE:
+            break
+    return found, cursor
 
 
 def _counts(stats: Any) -> dict[str, str]:

@@ -88,7 +88,7 @@ class Tab:
         """Wait until the page has asked by itself whether there is news, once more at least: on a busy machine it may
         have asked again before one looks."""
         before = self.rev
-        self._until("that it asks", lambda: self.rev != before)
+        self.until("that it asks", lambda: self.rev != before)
 
     def shows(self, what: Locator) -> None:
         """Wait until news are shown. The page asks less and less often while there are none, so it is asked to."""
@@ -96,10 +96,10 @@ class Tab:
         def shown() -> bool:
             before = self.rev
             self.press("r")
-            self._until("an answer", lambda: self.rev != before)
+            self.until("an answer", lambda: self.rev != before)
             return what.is_visible()
 
-        self._until(f"{what} to be shown", shown)
+        self.until(f"{what} to be shown", shown)
 
     def press(self, *keys: str) -> None:
         """Press keys, as soon as the page that is open hears them."""
@@ -107,7 +107,7 @@ class Tab:
         for key in keys:
             self.page.keyboard.press(key)
 
-    def _until(self, what: str, check: Callable[[], bool]) -> None:
+    def until(self, what: str, check: Callable[[], bool]) -> None:
         end = time.monotonic() + PATIENCE
         while not check():
             assert time.monotonic() < end, f"{what}: not within {PATIENCE} s"

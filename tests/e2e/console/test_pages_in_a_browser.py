@@ -223,6 +223,24 @@ def test_while_the_api_is_away_the_page_stays_and_then_recovers(console: Open, s
     assert service.did() == []
 
 
+def test_what_could_not_be_read_is_tried_again_within_ten_seconds(console: Open, service: FakeService) -> None:
+    service.refuses["breakers"] = Unavailable("away", 5)
+    tab = console(service)
+    tab.page.clock.install()
+    page = tab.go("/")
+    unread = page.get_by_text("Circuit breakers could not be read since")
+    assert unread.is_visible()
+    assert page.get_by_role("heading", name="the undo of capture failed").is_visible()
+    for _ in range(8):  # the page does not change, and asks less and less often
+        before = tab.rev
+        page.clock.run_for(10_000)
+        tab.until("that it asks", lambda before=before: tab.rev != before)
+    service.refuses.clear()
+    page.clock.run_for(10_000)
+    tab.until("an answer", lambda: not unread.is_visible())
+    quiet(tab)
+
+
 def test_what_is_refused_is_told_and_not_taken_for_no_news(console: Open, service: FakeService) -> None:
     tab = console(service)
     page = tab.page
