@@ -218,7 +218,7 @@ def test_counting_that_is_refused_is_tried_ever_more_rarely(
     t = deployed(Cautious)
     tries: list[tuple[float, int]] = []
 
-    def refuse(self: BreakerItems, saga: str, step: str, failures: int, revision: str) -> BreakerState:
+    def refuse(self: BreakerItems, saga: str, step: str, failures: int, *_: object) -> BreakerState:
         tries.append((round(t.clock.time - began), failures))
         raise Ambiguous("DynamoDB: throttled")
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from sagas.client.endpoints import COMMANDS
-from sagas.client.read.next_action import Do, needed, next_action
+from sagas.client.read.next_action import Do, breaker_error, needed, next_action
 from sagas.console.desk import LABELS, Desk
 from sagas.console.source import counted_short
 from sagas.core.events import AttentionCode
@@ -184,6 +184,8 @@ def _breakers(breakers: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
             continue
         title = f"{breaker['type']} · the breaker of {breaker['step']} is {breaker['state']}"
         error = f"{breaker['failures']} failures in a row"
+        if last := breaker_error(breaker["last_error"]):
+            error += f"; {last}"
         means = "Sagas wait while one attempt after the other probes the dependency. Fix what the step calls."
         group = Group("breaker open", breaker["type"], title, error, means, "breaker-opened", more=breaker["waiting"])
         group.link, group.label = "/breakers", "Show"

@@ -20,7 +20,9 @@ class Api(Starting, Operating, Recovering, Purging, Verifying):
     @cached_property
     def breaker_operations(self) -> BreakerOperations:
         """Operations on circuit breakers."""
-        return BreakerOperations(self.breakers, self.control, self.listing, self.advancer, self.logger)
+        return BreakerOperations(
+            self.breakers, self.control, self.listing, self.advancer, self.registry, self.journal, self.logger
+        )
 
     @cached_property
     def statistics(self) -> Statistics:
