@@ -244,7 +244,8 @@ def _lost(deployed: Resources, template: Resources) -> Iterator[str]:
 
 
 def pending(facts: tuple[Resources, Resources]) -> Findings:
-    """Whether the deployed queues and mappings have the app's settings."""
+    """Whether the deployed queues and mappings have the app's settings, and a deployment can change the indexes."""
+    yield from _several_indexes(*facts)
     deployed, template = (_settings_of(resources) for resources in facts)
     changed = [id for id in template if deployed.get(id) != template[id]]
     if changed:
@@ -252,6 +253,26 @@ def pending(facts: tuple[Resources, Resources]) -> Findings:
         yield Finding("warn", text, _DEPLOY)
     else:
         yield Finding("ok", f"{len(template)} queues and mappings have the app's settings")
+
+
+def _several_indexes(deployed: Resources, template: Resources) -> Findings:
+    """Find tables with more than one index to create or delete, which CloudFormation refuses in one update."""
+    for id, after in _indexes(template).items():
+        before = _indexes(deployed).get(id, after)
+        changed = sorted({name for name in before | after if before.get(name) != after.get(name)})
+        if len(changed) > 1:
+            text = f"the table {deployed[id].name or id} differs in its indexes {', '.join(changed)}"
+            todo = "a deployment changes one index of a table: see docs/operations/upgrades.md for the two updates"
+            yield Finding("fail", text, todo)
+
+
+def _indexes(resources: Resources) -> dict[str, dict[str, Any]]:
+    """Return the indexes of each table by name."""
+    return {
+        id: {index["IndexName"]: index for index in one.properties.get("GlobalSecondaryIndexes", ())}
+        for id, one in resources.items()
+        if one.type == "AWS::DynamoDB::Table"
+    }
 
 
 def _settings_of(resources: Resources) -> dict[str, dict[str, str]]:

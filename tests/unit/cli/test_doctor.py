@@ -33,6 +33,11 @@ def resources(**properties: dict[str, Any]) -> dict[str, Resource]:
     return {name: Resource(QUEUE, one, f"https://sqs/{name}") for name, one in properties.items()}
 
 
+def table(*indexes: str) -> dict[str, Resource]:
+    described = [{"IndexName": name, "KeySchema": [{"AttributeName": name}]} for name in indexes]
+    return {"sagas": Resource(TABLE, {"GlobalSecondaryIndexes": described}, "Shop-Sagas")}
+
+
 JUDGED: dict[str, tuple[Callable[[Any], Any], Any, list[tuple[str, str]]]] = {
     "a caller": (checks.credentials, ("arn:ann", "eu-west-1 (URL)"), [("ok", "arn:ann in eu-west-1 (URL)")]),
     "a clock that is right": (checks.clock, -3.2, [("ok", "3 s behind AWS")]),
@@ -153,6 +158,24 @@ JUDGED: dict[str, tuple[Callable[[Any], Any], Any, list[tuple[str, str]]]] = {
         checks.pending,
         (resources(a={"VisibilityTimeout": 30}), resources(a={"VisibilityTimeout": 60}, b={})),
         [("warn", "different settings of 2 queues and mappings: a, b")],
+    ),
+    "one new index": (
+        checks.pending,
+        (table("due"), table("due", "incidents")),
+        [("ok", "0 queues and mappings have the app's settings")],
+    ),
+    "an index in the place of another": (
+        checks.pending,
+        (table("due", "attention"), table("due", "incidents")),
+        [
+            ("fail", "the table Shop-Sagas differs in its indexes attention, incidents"),
+            ("ok", "0 queues and mappings have the app's settings"),
+        ],
+    ),
+    "a new table": (
+        checks.pending,
+        ({}, table("due", "incidents")),
+        [("ok", "0 queues and mappings have the app's settings")],
     ),
     "settings as they were": (
         checks.unchanged,
