@@ -221,13 +221,25 @@ def paused_text(pause: PauseView) -> str:
 
 
 def breaker_table(breakers: Iterable[BreakerView]) -> Table:
+    from sagas.client.read.next_action import breaker_error
+
     rows = list[list[str | Text]]()
     for breaker in breakers:
         state = Text(breaker["state"], style="green" if breaker["state"] == "closed" else "red")
         until = moment(breaker["open_until"]) if breaker["open_until"] else ""
         waiting = f"{breaker['waiting']} or more" if breaker["more_waiting"] else _count(breaker["waiting"])
-        rows.append([breaker["type"], breaker["step"], state, _count(breaker["failures"]), until, waiting])
-    columns = {"type": 0, "step": 0, "breaker": 0, "failures in a row": 2, "open until": 1, "waiting": 0}
+        failures = _count(breaker["failures"])
+        error = breaker_error(breaker["last_error"])
+        rows.append([breaker["type"], breaker["step"], state, failures, until, waiting, error])
+    columns = {
+        "type": 0,
+        "step": 0,
+        "breaker": 0,
+        "failures in a row": 3,
+        "open until": 2,
+        "waiting": 0,
+        "last error": 1,
+    }
     return listing(columns, rows)
 
 

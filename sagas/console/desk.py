@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from sagas.client.read.next_action import Do, error_of
+from sagas.client.read.next_action import Do, breaker_error, error_of
 from sagas.console.blocks import Blocks
 from sagas.console.guard import Session
 from sagas.console.jobs import Jobs
@@ -82,6 +82,7 @@ class Desk:
         )
         self._templates.filters |= {
             "ago": self._ago,
+            "breaker_error": breaker_error,
             "day": day,
             "moment": moment,
             "details_text": details_text,

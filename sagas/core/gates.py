@@ -49,6 +49,22 @@ class Limits(Struct, frozen=True):
     open_for: float
 
 
+class CountedError(Struct, frozen=True):
+    """A failure of the dependency that a breaker counted. Its text is only in the saga's entry, so a purge deletes it.
+
+    Args:
+        type: the type of the error.
+        at: when the attempt failed (epoch seconds).
+        saga_id: the saga whose attempt failed.
+        seq: the number of the saga's journal entry with the error.
+    """
+
+    type: str
+    at: float
+    saga_id: str
+    seq: int
+
+
 class BreakerState(Struct, frozen=True):
     """One breaker. Times are epoch seconds; 0 means never.
 
@@ -60,6 +76,7 @@ class BreakerState(Struct, frozen=True):
         closed_at: when the breaker was last closed.
         opened_at: when the breaker last left the closed state.
         revision: stamp of the write that stored this state; empty if it was never stored.
+        last_error: the error that was counted last; ``None`` if there was none.
     """
 
     failures: int = 0
@@ -69,6 +86,7 @@ class BreakerState(Struct, frozen=True):
     closed_at: float = 0.0
     opened_at: float = 0.0
     revision: str = ""
+    last_error: CountedError | None = None
 
     @property
     def closed(self) -> bool:

@@ -10,6 +10,7 @@ from sagas.engine.operate import breaker_operations
 from sagas.errors import NotFound, Unavailable
 from sagas.handlers import step as step_handler
 from sagas.messaging.queues import Queues
+from tests.engine.purges import purge, stored
 from tests.support.bench import Bench, Make
 from tests.support.sagas import FAIL, LOG, Booked, Trip, act
 
@@ -63,6 +64,10 @@ def test_an_open_one_says_until_when_and_how_many_wait(deployed: Make) -> None:
     assert call == {
         "type": "shaky", "step": "call", "state": "open", "failures": 2, "open_until": iso(opened_at + 30),
         "waiting": 2, "more_waiting": False,
+        "last_error": {
+            "type": "RuntimeError", "message": "call fails", "at": iso(opened_at), "saga_id": first,
+            "seq": t.show(first)["seq"],
+        },
     }  # fmt: skip
     assert (tell["state"], tell["open_until"], tell["waiting"]) == ("closed", None, 0)
     t.clock.time += 30
@@ -71,6 +76,35 @@ def test_an_open_one_says_until_when_and_how_many_wait(deployed: Make) -> None:
     t.run()
     assert [one["state"] for one in t.engine.breaker_operations.list()] == ["closed", "closed"]
     assert t.show(first)["breaker"] is None
+
+
+def test_a_failed_probe_is_the_last_error_and_closing_keeps_it(deployed: Make) -> None:
+    t = deployed(Shaky)
+    _opened(t)
+    [before, _] = t.engine.breaker_operations.list()
+    FAIL["call"] = 1
+    t.clock.time += 35
+    t.invoke("shaky", "call")
+    [after, _] = t.engine.breaker_operations.list()
+    assert after["state"] == "open"
+    assert before["last_error"]
+    assert after["last_error"]
+    assert after["last_error"]["at"] > before["last_error"]["at"]
+    closed = t.engine.breaker_operations.close("shaky", "call", "ann")
+    assert closed["last_error"] == after["last_error"] | {"message": None}, "what is solved costs no read"
+
+
+def test_a_purge_takes_the_text_of_the_last_error(deployed: Make) -> None:
+    t = deployed(Shaky)
+    first = _opened(t)
+    t.engine.operations.cancel("shaky", first, "ann")
+    t.run()
+    purge(t, first, name="shaky")
+    [call, _] = t.engine.breaker_operations.list()
+    assert call["state"] != "closed"
+    assert call["last_error"]
+    assert call["last_error"]["message"] is None
+    assert "call fails" not in stored(t)
 
 
 def test_listing_costs_one_read_while_all_are_closed(deployed: Make, asked: list[str]) -> None:

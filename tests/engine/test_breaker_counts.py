@@ -13,7 +13,7 @@ from sagas.core.events import Failure, StepCompleted, StepFailed
 from sagas.core.gates import BreakerState
 from sagas.core.states import SagaState
 from sagas.engine.attempt.attempt import lease_for
-from sagas.engine.composition.core import settings_from
+from sagas.engine.engine import settings_from
 from sagas.errors import Ambiguous, Cancelled, Unavailable
 from sagas.messaging.message import parse_record
 from sagas.store.journal.journal import Journal
@@ -218,7 +218,7 @@ def test_counting_that_is_refused_is_tried_ever_more_rarely(
     t = deployed(Cautious)
     tries: list[tuple[float, int]] = []
 
-    def refuse(self: BreakerItems, saga: str, step: str, failures: int, revision: str) -> BreakerState:
+    def refuse(self: BreakerItems, saga: str, step: str, failures: int, *_: object) -> BreakerState:
         tries.append((round(t.clock.time - began), failures))
         raise Ambiguous("DynamoDB: throttled")
 

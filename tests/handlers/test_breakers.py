@@ -28,7 +28,8 @@ def test_an_open_one_is_seen_and_closed(site: Make, caplog: pytest.LogCaptureFix
     capsys.readouterr()
     answer = s.call("POST", "/breakers/held/call/close")
     assert answer.status == 200
-    assert answer.body == opened | {"state": "closed", "failures": 0, "open_until": None}
+    past = opened["last_error"] | {"message": None}
+    assert answer.body == opened | {"state": "closed", "failures": 0, "open_until": None, "last_error": past}
     [told] = [one for one in caplog.records if one.message == "the circuit breaker was closed by hand"]
     assert [getattr(told, name) for name in ("actor", "saga", "step", "sent")] == [ANN, "held", "call", 1]
     assert "BreakerClosed" in capsys.readouterr().out

@@ -9,12 +9,13 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
-from sagas.core.gates import BreakerState
+from sagas.core.gates import BreakerState, CountedError
 from sagas.store.types.breakers import BreakerItems
 from tests.store.conftest import CONCURRENT, Store
 
 NOW = 1_800_000_000.25
-STATE = BreakerState(4, 1_800_000_030.125, "saga", 1_800_000_090.5, 1_799_999_999.001, 1_799_999_999.5, "one")
+ERROR = CountedError("ProviderDown", NOW - 1, "saga", 7)
+STATE = BreakerState(4, 1_800_000_030.125, "saga", 1_800_000_090.5, 1_799_999_999.001, 1_799_999_999.5, "one", ERROR)
 OPENED = BreakerState(open_until=NOW + 30, opened_at=NOW, revision="opened")
 
 
@@ -71,26 +72,33 @@ def test_refuses_what_was_changed_meanwhile(items: BreakerItems, step: str) -> N
 
 
 def test_failures_are_added_while_it_is_closed(items: BreakerItems, step: str) -> None:
-    assert items.count("trip", step, 2, "a") == BreakerState(failures=2, revision="a")
-    assert items.count("trip", step, 1, "b") == items.get("trip", step) == BreakerState(failures=3, revision="b")
-    assert items.count("trip", step, 1, "b").failures == 3, "the same request once more"
-    assert items.forget("trip", step, "c") == BreakerState(revision="c")
-    assert items.count("trip", step, 1, "d") == BreakerState(failures=1, revision="d")
+    assert items.count("trip", step, 2, ERROR, "a") == BreakerState(failures=2, revision="a", last_error=ERROR)
+    assert (
+        items.count("trip", step, 1, ERROR, "b")
+        == items.get("trip", step)
+        == BreakerState(failures=3, revision="b", last_error=ERROR)
+    )
+    assert items.count("trip", step, 1, ERROR, "b").failures == 3, "the same request once more"
+    assert items.forget("trip", step, "c") == BreakerState(revision="c", last_error=ERROR)
+    later = replace(ERROR, at=NOW, seq=9)
+    assert items.count("trip", step, 1, later, "d") == BreakerState(failures=1, revision="d", last_error=later)
 
 
 def test_nothing_is_counted_or_forgotten_while_it_is_open(items: BreakerItems, step: str) -> None:
     items.swap("trip", step, BreakerState(), STATE)
-    assert items.count("trip", step, 1, "a") == STATE
+    assert items.count("trip", step, 1, replace(ERROR, seq=9), "a") == STATE
     assert items.forget("trip", step, "b") is None
     assert items.get("trip", step) == STATE
 
 
 def test_is_opened_once_and_by_enough_failures_only(items: BreakerItems, step: str) -> None:
     assert items.open("trip", step, 3, OPENED) is None
-    items.count("trip", step, 2, "a")
+    items.count("trip", step, 2, ERROR, "a")
     assert items.open("trip", step, 3, OPENED) is None
-    items.count("trip", step, 2, "b")
-    assert items.open("trip", step, 3, OPENED) == replace(OPENED, failures=4) == items.get("trip", step)
+    items.count("trip", step, 2, ERROR, "b")
+    assert (
+        items.open("trip", step, 3, OPENED) == replace(OPENED, failures=4, last_error=ERROR) == items.get("trip", step)
+    )
     assert items.open("trip", step, 3, replace(OPENED, open_until=NOW + 60, revision="late")) is None
     assert items.get("trip", step).open_until == NOW + 30
 
@@ -100,9 +108,10 @@ def test_is_closed_by_hand_whatever_it_is(items: BreakerItems, step: str, state:
     if state is not None:
         items.swap("trip", step, BreakerState(), state)
     items.close("trip", step, NOW, "closed")
-    opened_at = state.opened_at if state else 0.0
-    assert items.get("trip", step) == BreakerState(closed_at=NOW, opened_at=opened_at, revision="closed")
-    assert items.count("trip", step, 1, "a").failures == 1
+    before = state or BreakerState()
+    closed = BreakerState(closed_at=NOW, opened_at=before.opened_at, revision="closed", last_error=before.last_error)
+    assert items.get("trip", step) == closed
+    assert items.count("trip", step, 1, ERROR, "a").failures == 1
 
 
 @pytest.mark.parametrize("where", CONCURRENT, indirect=True)
@@ -126,7 +135,7 @@ def test_counts_of_many_at_once_add_up_and_one_opens_it(items: BreakerItems, ste
 
     def count(number: int) -> bool:
         barrier.wait(10)
-        after = items.count("trip", step, 1, f"r{number}")
+        after = items.count("trip", step, 1, ERROR, f"r{number}")
         return (
             after.closed
             and after.failures >= 5

@@ -260,6 +260,13 @@ def inputs_awaited(saga: Mapping[str, Any]) -> str:
     return f"{message[:1].upper()}{message[1:]}. No attempt is counted, and the saga continues by itself."
 
 
+def breaker_error(error: Mapping[str, Any] | None) -> str:
+    """Return the error that a breaker counted last, in a line; empty if there is none."""
+    if error is None:
+        return ""
+    return f"{error['type']}: {error['message']}" if error["message"] else error["type"]
+
+
 def reason_of(saga: Mapping[str, Any]) -> str:
     """Return why a saga needs an operator; empty if it does not."""
     attention = saga.get("attention")

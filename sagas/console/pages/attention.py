@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from sagas.client.endpoints import COMMANDS
 from sagas.client.operate.selection import Selection
-from sagas.client.read.next_action import Do, incident_arguments, needed, next_action
+from sagas.client.read.next_action import Do, breaker_error, incident_arguments, needed, next_action
 from sagas.console.blocks import Blocks
 from sagas.console.desk import LABELS, Desk
 from sagas.console.source import counted_short
@@ -209,6 +209,8 @@ def _breakers(breakers: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
             continue
         title = f"{breaker['type']} · the breaker of {breaker['step']} is {breaker['state']}"
         error = f"{breaker['failures']} failures in a row"
+        if last := breaker_error(breaker["last_error"]):
+            error += f"; {last}"
         means = "Sagas wait while one attempt after the other probes the dependency. Fix what the step calls."
         group = Group("breaker open", breaker["type"], title, error, means, "breaker-opened", more=breaker["waiting"])
         group.link, group.label = "/breakers", "Show"

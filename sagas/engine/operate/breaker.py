@@ -29,6 +29,7 @@ from sagas.core.gates import (
     PROBE_POLL,
     AttemptOutcome,
     BreakerState,
+    CountedError,
     Limits,
     admit,
     opened,
@@ -210,6 +211,7 @@ class Breakers:
 
     def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
         """Count an attempt's outcome as a success or a failure of the dependency, or as neither."""
+        error: CountedError | None = None
         match fact:
             case StepPostponed() if fact.because:  # the code was not called
                 outcome = AttemptOutcome.NONE
@@ -217,6 +219,7 @@ class Breakers:
                 outcome = AttemptOutcome.SUCCESS
             case StepFailed(permanent=False, excused=False):
                 outcome = AttemptOutcome.FAILURE
+                error = CountedError(fact.failure.type, after.updated_at, after.saga_id, after.seq)
             case StepFailed() | StepLost() | StepDeadLettered(cause=DeadLetterCause.TYPE_CHANGED):
                 outcome = AttemptOutcome.NONE
             case _:
@@ -226,7 +229,7 @@ class Breakers:
         if limits is None:
             return
         try:
-            self._record(saga, step, limits, after.saga_id, outcome)
+            self._record(saga, step, limits, after.saga_id, outcome, error)
         except Unavailable:
             # The outcome itself has been committed. A probe without a result counts as lost when its time expires.
             cached, now = self._all[saga, step], self._clock.now()
@@ -234,12 +237,15 @@ class Breakers:
             fields = {"saga": saga, "saga_id": after.saga_id, "step": step}
             self._logger.warning("an outcome was not counted by the circuit breaker", extra=fields)
 
-    def _record(self, saga: str, step: str, limits: Limits, saga_id: str, outcome: AttemptOutcome) -> None:
+    def _record(
+        self, saga: str, step: str, limits: Limits, saga_id: str, outcome: AttemptOutcome, error: CountedError | None
+    ) -> None:
+        """Count an outcome. ``error``: the error of a failure, ``None`` for any other outcome."""
         cached = self._all[saga, step]
-        if outcome is AttemptOutcome.FAILURE and cached.state.probe != saga_id:
+        if error is not None and cached.state.probe != saga_id:
             # No read is needed: the store refuses the count unless the breaker is closed. This may miss a probe that
             # commits in another environment, maybe hours later, but a read after every failed step would cost more.
-            self._count(saga, step, limits, cached)
+            self._count(saga, step, limits, cached, error)
             return
         if outcome is AttemptOutcome.SUCCESS:
             cached.uncounted = 0
@@ -251,7 +257,7 @@ class Breakers:
         ended = probe_ended(limits, state, saga_id, outcome, self._clock.now())
         if ended is state:
             return
-        ended = replace(ended, revision=self._clock.new_owner())
+        ended = replace(ended, revision=self._clock.new_owner(), last_error=error or state.last_error)
         stored = self._store.swap(saga, step, state, ended)
         self._learn(saga, step, stored)
         if stored is not ended:
@@ -262,15 +268,17 @@ class Breakers:
         elif ended.open_until != state.open_until:
             self._opened(saga, step, ended)
 
-    def _count(self, saga: str, step: str, limits: Limits, cached: _Cached) -> None:
+    def _count(self, saga: str, step: str, limits: Limits, cached: _Cached, error: CountedError) -> None:
         """Count a failure at once if it may reach the threshold, or if the quiet time has passed. Else collect it."""
         cached.uncounted += 1
         now = self._clock.now()
         enough = (cached.state.failures if cached.state.closed else 0) + cached.uncounted >= limits.threshold
         if now < cached.quiet_until and (cached.quiet > _QUIET or not enough):
             return
-        state = self._store.count(saga, step, cached.uncounted, self._clock.new_owner())
-        cached.uncounted, cached.quiet, cached.quiet_until = 0, _QUIET, now + _QUIET
+        state = self._store.count(saga, step, cached.uncounted, error, self._clock.new_owner())
+        cached.uncounted = 0
+        cached.quiet = _QUIET
+        cached.quiet_until = now + _QUIET
         self._learn(saga, step, state)
         after = opened(limits, state, now)
         if after is not state:

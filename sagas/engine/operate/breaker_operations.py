@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Set
+from collections.abc import Mapping, Set
 
 from msgspec import Struct
 
-from sagas.core.gates import BreakerState
+from sagas.core.gates import BreakerState, CountedError
 from sagas.core.rules import forward
 from sagas.core.states import SagaState
 from sagas.core.text import iso
 from sagas.engine.advance import Advancer
 from sagas.engine.operate.breaker import GOOD_FOR, Breakers
-from sagas.engine.read.overviews import BreakerView
+from sagas.engine.read.overviews import BreakerErrorView, BreakerView
+from sagas.engine.read.redacting import Texts
+from sagas.engine.read.views import error_view
+from sagas.engine.registry import Registry
 from sagas.errors import Unavailable
 from sagas.store.control.control import ControlItems
 from sagas.store.index.listing import Listing
+from sagas.store.journal.journal import Journal
 
 MOST_LOOKED_AT = 1_000
 """Maximum number of sagas in flight that are read to find the waiting sagas."""
@@ -39,6 +43,8 @@ class BreakerOperations(Struct, frozen=True):
     control: ControlItems
     listing: Listing
     advancer: Advancer
+    registry: Registry
+    journal: Journal
     logger: logging.Logger
 
     def list(self) -> list[BreakerView]:
@@ -46,8 +52,9 @@ class BreakerOperations(Struct, frozen=True):
         states = self.breakers.states()
         held = {place for place, state in states.items() if not state.closed}
         waiting, more = self._waiting(held)
+        messages = self._messages({place: state.last_error for place, state in states.items() if place in held})
         return [
-            self._view(place, state, len(waiting[place]), more_waiting=more and place in held)
+            self._view(place, state, messages.get(place), len(waiting[place]), more_waiting=more and place in held)
             for place, state in states.items()
         ]
 
@@ -74,7 +81,19 @@ class BreakerOperations(Struct, frozen=True):
         fields = {"saga": saga, "step": step, "actor": actor, "was_closed": before.closed, "sent": sent}
         self.logger.info("the circuit breaker was closed by hand", extra=fields)
         more = more or sent < len(waiting[saga, step])
-        return self._view((saga, step), BreakerState(), sent, more_waiting=more)
+        return self._view((saga, step), BreakerState(last_error=before.last_error), None, sent, more_waiting=more)
+
+    def _messages(self, errors: Mapping[Place, CountedError | None]) -> dict[Place, str]:
+        """Return the messages of the errors whose entries still have one."""
+        known = {place: error for place, error in errors.items() if error is not None}
+        entries = self.journal.entries_of(dict.fromkeys((error.saga_id, error.seq) for error in known.values()))
+        messages = dict[Place, str]()
+        for place, error in known.items():
+            entry = entries.get(error.saga_id, {}).get(error.seq)
+            view = error_view(entry and Texts(self.registry.redaction(place[0])).entry(entry))
+            if view is not None:
+                messages[place] = view["message"]
+        return messages
 
     def _waiting(self, held: Set[Place]) -> tuple[dict[Place, list[SagaState]], bool]:
         """Return the sagas that wait at these steps, and whether there may be more."""
@@ -90,8 +109,11 @@ class BreakerOperations(Struct, frozen=True):
                 waiting[place].append(state)
         return waiting, len(due) == MOST_LOOKED_AT
 
-    def _view(self, place: Place, state: BreakerState, waiting: int, *, more_waiting: bool) -> BreakerView:
+    def _view(
+        self, place: Place, state: BreakerState, message: str | None, waiting: int, *, more_waiting: bool
+    ) -> BreakerView:
         saga, step = place
+        error = state.last_error
         now = self.advancer.services.clock.now()
         kind = "closed" if state.closed else "open" if now < state.open_until else "half-open"
         return {
@@ -102,4 +124,15 @@ class BreakerOperations(Struct, frozen=True):
             "open_until": None if state.closed else iso(state.open_until),
             "waiting": waiting,
             "more_waiting": more_waiting,
+            "last_error": error and _error_view(error, message),
         }
+
+
+def _error_view(error: CountedError, message: str | None) -> BreakerErrorView:
+    return {
+        "type": error.type,
+        "message": message,
+        "at": iso(error.at),
+        "saga_id": error.saga_id,
+        "seq": error.seq,
+    }

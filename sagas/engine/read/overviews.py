@@ -93,6 +93,19 @@ class InFlightView(TypedDict):
     cursor: str | None
 
 
+class BreakerErrorView(TypedDict):
+    """The error that a circuit breaker counted last, and the entry of the saga's audit trail with this error.
+
+    ``message`` is ``None`` while the breaker is closed, and if the entry no longer has it, because the saga was purged.
+    """
+
+    type: str
+    message: str | None
+    at: Time
+    saga_id: str
+    seq: Count
+
+
 class BreakerView(TypedDict):
     """The circuit breaker of a step.
 
@@ -108,6 +121,7 @@ class BreakerView(TypedDict):
     open_until: Time | None
     waiting: Count
     more_waiting: bool
+    last_error: BreakerErrorView | None
 
 
 class BreakerList(TypedDict):

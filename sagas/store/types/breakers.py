@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sagas.core.gates import BreakerState
+from sagas.core.gates import BreakerState, CountedError
 from sagas.store.connection import Refused
 from sagas.store.control.mapping import Item, attributes_of, number_in, text_in, text_of, time_of
 from sagas.store.tables import StoreSettings, Tables
 
 _CLOSED = "attribute_not_exists(#open_until)"
+_ERROR = ("error_type", "error_at", "error_saga", "error_seq")
+"""The attributes of the last error."""
 
 
 class BreakerItems:
@@ -42,11 +44,15 @@ class BreakerItems:
         closed = dict.fromkeys(by_key.values(), BreakerState())
         return closed | {by_key[text_in(item, "saga_id")]: _state_of(item) for item in items}
 
-    def count(self, saga: str, step: str, failures: int, revision: str) -> BreakerState:
-        """Add failures in a row to a closed breaker, only once even if the request arrives twice. Returns the breaker
-        afterwards, unchanged if it is not closed."""
-        changes = ["#failures = if_not_exists(#failures, :zero) + :failures", "#revision = :revision"]
-        values = {"zero": 0, "failures": failures, "revision": revision}
+    def count(self, saga: str, step: str, failures: int, error: CountedError, revision: str) -> BreakerState:
+        """Add failures in a row to a closed breaker, only once even if the request arrives twice. ``error``: the last
+        of them. Returns the breaker afterwards, unchanged if it is not closed."""
+        stored = {"revision": revision, **_stored_error(error)}
+        changes = [
+            "#failures = if_not_exists(#failures, :zero) + :failures",
+            *(f"#{name} = :{name}" for name in stored),
+        ]
+        values = {"zero": 0, "failures": failures, **stored}
         once = "(attribute_not_exists(#revision) OR #revision <> :revision)"
         return self._update(saga, step, changes, [_CLOSED, once], values) or self.get(saga, step)
 
@@ -80,6 +86,7 @@ class BreakerItems:
                 "closed_at": text_of(after.closed_at),
                 "opened_at": text_of(after.opened_at),
                 "revision": after.revision,
+                **_stored_error(after.last_error),
             }
         )
         unseen = "attribute_not_exists(saga_id)"
@@ -124,7 +131,7 @@ class BreakerItems:
     ) -> BreakerState | None:
         """Update a breaker; ``None`` if a condition does not hold. ``values``: by placeholder."""
         expressions = " ".join([*changes, *conditions])
-        names = ("failures", "open_until", "opened_at", "revision")
+        names = ("failures", "open_until", "opened_at", "revision", *_ERROR)
         request = {
             "TableName": self._settings.sagas_table,
             "Key": _key(saga, step),
@@ -148,6 +155,19 @@ def _key(saga: str, step: str) -> Item:
     return attributes_of({"saga_id": _text(saga, step)})
 
 
+def _stored_error(error: CountedError | None) -> dict[str, str | int | None]:
+    if error is None:
+        return {}
+    return dict(zip(_ERROR, (error.type, text_of(error.at), error.saga_id, error.seq), strict=True))
+
+
+def _error_of(item: Item) -> CountedError | None:
+    kind, at, saga_id, seq = _ERROR
+    if kind not in item:
+        return None
+    return CountedError(text_in(item, kind), time_of(text_in(item, at)), text_in(item, saga_id), number_in(item, seq))
+
+
 def _state_of(item: Item) -> BreakerState:
     return BreakerState(
         failures=number_in(item, "failures"),
@@ -157,4 +177,5 @@ def _state_of(item: Item) -> BreakerState:
         closed_at=time_of(text_in(item, "closed_at")),
         opened_at=time_of(text_in(item, "opened_at")),
         revision=text_in(item, "revision"),
+        last_error=_error_of(item),
     )

@@ -85,6 +85,10 @@ def a_bad_day() -> FakeService:
         {
             "type": "loan", "step": "score", "state": "open", "failures": 5, "open_until": at(21), "waiting": 57,
             "more_waiting": False,
+            "last_error": {
+                "type": "ProviderDown", "message": "quotes.example answered 503", "at": at(-9), "saga_id": numbered(3),
+                "seq": 5,
+            },
         }
     ]  # fmt: skip
 

@@ -13,6 +13,7 @@ from tests.unit.client.stub import BEGAN, SAGA_ID, StubApi, a_saga, an_error
 BREAKER: dict[str, Any] = {
     "type": "create-zip", "step": "announce", "state": "open", "failures": 5, "open_until": BEGAN, "waiting": 12,
     "more_waiting": False,
+    "last_error": {"type": "ProviderDown", "message": "503 of quotes", "at": BEGAN, "saga_id": SAGA_ID, "seq": 7},
 }  # fmt: skip
 
 
@@ -93,20 +94,6 @@ class TestOperating:
         ]
 
     @pytest.mark.parametrize(
-        ("old", "new"),
-        [
-            ("enable", "resume TYPE"),
-            ("disable", "pause TYPE --starts-only"),
-            ("set-recovery-attempts", "recover ID --attempts N"),
-            ("dlq prune", "dlq delete TYPE --stale"),
-        ],
-    )
-    def test_an_old_command_names_the_new_one(self, run: Run, old: str, new: str) -> None:
-        for options in ([], ["--stack", "Shop", "--region", "eu-central-1"], ["--reason", "an incident"]):
-            result = run(*old.split(), *options, "create-zip")
-            assert (result.exit_code, result.stderr) == (1, f"sagas: {old} is now `sagas {new}`\n")
-
-    @pytest.mark.parametrize(
         "arguments",
         [
             ["resolve", "create-zip", SAGA_ID],
@@ -122,13 +109,14 @@ class TestOperating:
 class TestBreakers:
     def test_lists(self, api: StubApi, run: Run) -> None:
         calm = BREAKER | {"step": "upload", "state": "closed", "failures": 0, "open_until": None, "waiting": 0}
+        calm["last_error"] = None
         api.will(200, {"breakers": [BREAKER, calm, BREAKER | {"state": "half-open", "more_waiting": True}]})
         result = run("breakers")
         assert result.exit_code == 0, result.output
         _, first, second, third = [" ".join(line.split()) for line in result.stdout.splitlines()]
-        assert first == "create-zip announce open 5 2026-11-21 09:48:50 UTC 12"
+        assert first == "create-zip announce open 5 2026-11-21 09:48:50 UTC 12 ProviderDown: 503 of quotes"
         assert second == "create-zip upload closed"
-        assert third == "create-zip announce half-open 5 2026-11-21 09:48:50 UTC 12 or more"
+        assert third == "create-zip announce half-open 5 2026-11-21 09:48:50 UTC 12 or more ProviderDown: 503 of quotes"
         assert json.loads(run("breakers", "--json").stdout)["breakers"][0] == BREAKER
         assert [(one.method, one.path) for one in api.asked] == [("GET", "/v1/breakers")] * 2
 

@@ -79,7 +79,7 @@ class TestAttention:
         service.known_breakers = [
             {
                 "type": "loan", "step": "score", "state": "open", "failures": 5, "open_until": LATER, "waiting": 57,
-                "more_waiting": False,
+                "more_waiting": False, "last_error": None,
             }
         ]  # fmt: skip
         told = text_of(opened(service, "/"))

@@ -55,7 +55,7 @@ def service() -> FakeService:
     made.known_in_flight = in_flight()
     made.known_breakers = [
         {"type": "loan", "step": "score", "state": "open", "failures": 5, "open_until": LATER, "waiting": 57,
-         "more_waiting": False}
+         "more_waiting": False, "last_error": None}
     ]  # fmt: skip
     return made
 

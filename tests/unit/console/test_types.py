@@ -104,10 +104,17 @@ class TestTypes:
         assert service.did() == [("close_breaker", "create-zip", "upload")]
 
     def test_starts_are_refused_where_a_breaker_is_open(self, browser: Browser, service: FakeService) -> None:
-        a_breaker = {"type": "create-zip", "step": "upload", "failures": 5, "open_until": LATER, "more_waiting": False}
+        error = {"type": "Down", "message": "<b>no</b>\u202e", "at": LATER, "saga_id": numbered(1), "seq": 7}
+        a_breaker = {
+            "type": "create-zip", "step": "upload", "failures": 5, "open_until": LATER, "more_waiting": False,
+            "last_error": error,
+        }  # fmt: skip
         service.known_breakers = [{**a_breaker, "state": "open", "waiting": 57}]
         page = browser.get("/breakers").text
         assert "Refuse new …" in page
+        assert "Down: &lt;b&gt;no&lt;/b&gt;" in page
+        assert "\u202e" not in page
+        assert f"/sagas/create-zip/{numbered(1)}" in page
         assert 'action="/types/create-zip/pause"' in page
         browser.submit("/types/create-zip/pause", reason="the bank is shut", starts_only="yes")
         assert service.did() == [("pause", "create-zip", "the bank is shut", "starts_only")]
