@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sagas.client.read.next_action import Do, command_of, inputs_awaited, next_action, release_awaited
+from sagas.client.read.next_action import Do, command_of, inputs_awaited, next_action, release_awaited, state_of
 from sagas.core.events import AttentionCode
 from sagas.core.states import ENDED
 from sagas.core.text import age, ago, epoch, moment, plain, span
@@ -38,7 +38,7 @@ def advice(saga: SagaView, now: float) -> list[str]:
     """Return sentences about a saga: its errors, what comes next, and what you can do. ``now``: epoch seconds."""
     if "purged_at" in saga:
         return _purged(saga, saga["purged_at"])
-    ids = {"type": saga["type"], "saga_id": saga["saga_id"]}
+    ids = {"type": saga["type"], "saga_id": state_of(saga)}
     sentences = [*_errors(saga)]
     breaker = saga["breaker"]
     sentences += _breaker(saga, now)
@@ -76,7 +76,7 @@ def _next(saga: SagaView, now: float) -> str:
         return inputs_awaited(saga) + again
     if status not in _NEXT or saga["breaker"]:
         return ""
-    action, ids = next_action(saga, now), {"type": saga["type"], "saga_id": saga["saga_id"]}
+    action, ids = next_action(saga, now), {"type": saga["type"], "saga_id": state_of(saga)}
     if status in _STOPPED and action.do is Do.NOTHING and action.means:
         return action.means
     late = now - epoch(saga["created_at"]) > _SURELY_BEGUN
@@ -86,7 +86,7 @@ def _next(saga: SagaView, now: float) -> str:
 
 def _undo(saga: SagaView) -> str:
     """Return the sentence about the command that undoes the saga."""
-    command = command_of(Do.COMPENSATE, saga["type"], saga["saga_id"])
+    command = command_of(Do.COMPENSATE, saga)
     pivot = saga.get("past_pivot")
     if pivot:
         return f"The saga is past its pivot {pivot}, so only `{command} --force --reason ...` undoes it."
@@ -99,7 +99,7 @@ def _given_up(saga: SagaView, now: float) -> str:
     if attention is None or attention["code"] not in _UNSEEN:
         return ""
     action = next_action(saga, now)
-    commands = [command_of(do, saga["type"], saga["saga_id"], action.step) for do in (action.do, *action.others)]
+    commands = [command_of(do, saga, action.step) for do in (action.do, *action.others)]
     return f"{action.means} Next: {', or '.join(f'`{command}`' for command in commands)}."
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from sagas.core.events import AttentionCode
 from sagas.core.states import ENDED, SagaStatus
 from sagas.core.text import epoch
+from sagas.operations import VERBS
 
 _LEASE_SLACK = 5.0
 """A lease counts as expired this many seconds late, because clocks differ."""
@@ -57,10 +58,6 @@ class NextAction:
     step: str = ""
     runbook: str = ""
     others: tuple[Do, ...] = ()
-
-    def command(self, name: str, saga_id: str) -> str:
-        """Return the shell command of the action; empty if there is none."""
-        return command_of(self.do, name, saga_id, self.step)
 
 
 _KEPT = "Nothing has been rolled back. "
@@ -147,12 +144,12 @@ _NEEDED: Mapping[str, NextAction] = {
 
 def needed(code: str, step: str, sagas: str, doubt: Sequence[str] = ()) -> NextAction:
     """Return the action for an ``AttentionCode``, the reason that sagas need an operator, and for the step in trouble.
-    ``sagas``: the arguments that name sagas in a command: an id, or :func:`incident_arguments`. ``doubt``: the steps
-    whose outcome is unknown; by default ``step``."""
+    ``sagas``: the arguments that name sagas in a command: :func:`state_of` or :func:`incident_arguments`. ``doubt``:
+    the steps whose outcome is unknown; by default ``step``."""
     if code not in _NEEDED:  # a newer service has more codes
         return NextAction(Do.NOTHING, "Look", "The saga needs an operator", step=step)
     action, doubtful = _NEEDED[code], doubt or (step,)
-    keys = ", ".join(f"{sagas if doubt else 'ID'}:{name}" for name in doubtful)
+    keys = ", ".join(f"{sagas.partition(' ')[0] if doubt else 'ID'}:{name}" for name in doubtful)
     words = {"step": step, "sagas": sagas, "doubt": ", ".join(doubtful), "keys": keys}
     problem, means, of = (text.format(**words) for text in (action.problem, action.means, action.step))
     return replace(action, problem=problem, means=means, step=of)
@@ -173,15 +170,22 @@ def _quoted(text: str) -> str:
     return f"$'{''.join(plain)}'"
 
 
-def command_of(do: Do, name: str, saga_id: str, step: str = "") -> str:
-    """Return the shell command of an action; empty if there is none."""
+def state_of(saga: Mapping[str, Any]) -> str:
+    """Return the arguments by which a command acts on a saga as it is, and on no later state."""
+    return f"{saga['saga_id']} --seq {saga['seq']}"
+
+
+def command_of(do: Do, saga: Mapping[str, Any], step: str = "") -> str:
+    """Return the shell command of an action on a saga; empty if there is none. If the action can name the state of the
+    saga, the command does."""
+    name, saga_id = saga["type"], saga["saga_id"]
+    named = state_of(saga) if do in VERBS and VERBS[do].takes_seq else saga_id
     return {
-        Do.RESOLVE: f"sagas resolve {name} {saga_id} --reason ...",
-        Do.RECOVER: f"sagas recover {name} {saga_id}",
+        Do.RESOLVE: f"sagas resolve {name} {named} --reason ...",
         Do.SIGNAL: f"sagas signal {name} {saga_id} {step} --data JSON",
         Do.BREAKER: f"sagas breakers close {name} {step}",
         Do.NOTHING: "",
-    }.get(do, f"sagas {do} {name} {saga_id}")
+    }.get(do, f"sagas {do} {name} {named}")
 
 
 def next_action(saga: Mapping[str, Any], now: float) -> NextAction:
@@ -202,14 +206,14 @@ def _next_action(saga: Mapping[str, Any], now: float) -> NextAction:
     if saga.get("purged_at") or saga.get("resolution"):
         return NextAction(Do.NOTHING)
     if code and not overdue:
-        action = needed(code, attention["step"], saga["saga_id"], saga.get("in_doubt", ()))
+        action = needed(code, attention["step"], state_of(saga), saga.get("in_doubt", ()))
         in_flight = code == AttentionCode.RECOVERY_EXHAUSTED and saga["status"] not in ENDED
         return replace(action, others=(Do.CANCEL,)) if in_flight else action
     if saga["status"] == SagaStatus.FAILED:  # a child; its parent needs the operator
-        return needed(AttentionCode.FAILED, error_of(saga)[0], saga["saga_id"])
+        return needed(AttentionCode.FAILED, error_of(saga)[0], state_of(saga))
     if saga["status"] in ENDED:
         if saga.get("in_doubt"):
-            return needed(AttentionCode.IN_DOUBT, "", saga["saga_id"], saga["in_doubt"])
+            return needed(AttentionCode.IN_DOUBT, "", state_of(saga), saga["in_doubt"])
         return NextAction(Do.NOTHING, others=(Do.RERUN,))
     return _in_flight(saga, now, overdue=overdue)
 
@@ -244,7 +248,7 @@ def _in_flight(saga: Mapping[str, Any], now: float, *, overdue: bool) -> NextAct
             means = "The saga continues with the value, and the audit trail names the sender."
             return NextAction(Do.SIGNAL, "Send the signal", problem, means, step["name"], others=(Do.CANCEL,))
     if overdue:
-        return needed(AttentionCode.OVERDUE, "", saga["saga_id"])
+        return needed(AttentionCode.OVERDUE, "", state_of(saga))
     return NextAction(Do.NOTHING, others=(Do.CANCEL,) if saga["status"] != SagaStatus.COMPENSATING else ())
 
 

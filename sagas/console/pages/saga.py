@@ -75,7 +75,7 @@ def show(
         action=action,
         do="" if action.do is Do.NOTHING else str(action.do),
         others=[str(do) for do in dict.fromkeys((*action.others, *again, *_usual(saga["status"]))) if LABELS.get(do)],
-        commands={str(do): command_of(do, name, saga_id, action.step) for do in Do},
+        commands={str(do): command_of(do, saga, action.step) for do in Do},
         sentences=[line.replace(f"{name} {saga_id}, ", "") for line in lines],
         graph=graph(saga["steps"], {step: one["undo"] for step, one in declared.items()}, waits["misfit"]),
         timeline=timeline(saga, entries, now),

@@ -16,7 +16,7 @@ from sagas.cli.main import app
 from sagas.cli.project import console
 from sagas.core.text import epoch, iso
 from tests.unit.cli.conftest import DEAD, DEFINITION, ENTRY, Run
-from tests.unit.client.stub import BEGAN, SAGA_ID, StubApi, a_saga, a_step, an_error, attention
+from tests.unit.client.stub import BEGAN, SAGA_ID, SEQ, StubApi, a_saga, a_step, an_error, attention
 
 
 class TestShow:
@@ -29,8 +29,8 @@ class TestShow:
         assert lines[1].startswith("started 2026-11-21 09:48:50 UTC as version 1, ")
         assert lines[4].split() == ["announce", "FAILED", "4", "NotFound"]
         assert f"create-zip {SAGA_ID}, step announce, attempt 4 failed: NotFound: no [31mtopic" in lines
-        assert f"`sagas retry create-zip {SAGA_ID}`" in lines[6]
-        assert f"`sagas retry create-zip {SAGA_ID}`" in lines[6]
+        assert f"`sagas retry create-zip {SAGA_ID} --seq {SEQ}`" in lines[6]
+        assert f"`sagas retry create-zip {SAGA_ID} --seq {SEQ}`" in lines[6]
         assert lines[7:] == ["request {}", "stack trace of announce, attempt 4, trace id 1-abc", "  Traceback"]
         assert "\x1b" not in result.stdout
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from sagas.client.read.next_action import Do, needed, next_action
+from sagas.client.read.next_action import Do, command_of, needed, next_action
 from sagas.core.events import AttentionCode
 from sagas.core.text import epoch
-from tests.unit.client.stub import SAGA_ID, a_saga, a_step, attention
+from tests.unit.client.stub import SAGA_ID, SEQ, a_saga, a_step, attention
 
 NOW = epoch("2026-11-21T09:49:00.000Z")
 ERROR = {"type": "NotFound", "message": "no topic"}
@@ -67,9 +67,12 @@ TABLE: list[tuple[str, dict[str, Any], Do, str, str]] = [
 
 @pytest.mark.parametrize(("status", "fields", "do", "problem", "runbook"), TABLE)
 def test_table(status: str, fields: dict[str, Any], do: Do, problem: str, runbook: str) -> None:
-    action = next_action(a_saga(status, **fields), NOW)
+    saga = a_saga(status, **fields)
+    action = next_action(saga, NOW)
     assert (action.do, action.problem, action.runbook) == (do, problem, runbook)
-    assert bool(action.command("create-zip", SAGA_ID)) == (do is not Do.NOTHING)
+    command = command_of(action.do, saga, action.step)
+    assert bool(command) == (do is not Do.NOTHING)
+    assert (f"--seq {SEQ}" in command) == (do in (Do.RETRY, Do.COMPENSATE, Do.RESOLVE))
 
 
 @pytest.mark.parametrize(("status", "fields"), [("RUNNING", {}), ("RUNNING", BROKEN), ("DEAD_LETTERED", STOPPED)])
