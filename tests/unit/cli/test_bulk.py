@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -241,6 +245,41 @@ def test_a_job_that_stops_says_why_and_how_to_go_on(api: StubApi, run: Run) -> N
     assert said[1].startswith("Stopped: 5 failures in a row; the last: the API refused the call (403): ann is not")
     assert said[1].endswith("this call needs the right 'operate'.")
     assert said[2] == "Continue with `sagas retry --all --job j7`."
+
+
+@pytest.mark.slow
+def test_a_job_that_is_killed_goes_on_and_acts_on_nothing_twice(
+    api: StubApi, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sagas = {f"{SAGA_ID[:-2]}{number:02x}": dead(f"{SAGA_ID[:-2]}{number:02x}") for number in range(120)}
+    requests, retried, lock = iter(api.asked), list[str](), threading.Lock()
+
+    def answer() -> Any:
+        """Answer as a service does: what was retried needs no operator any more."""
+        with lock:
+            request = next(requests)
+            if request.method == "GET":
+                return 200, page(*(each for saga_id, each in sagas.items() if saga_id not in retried)), {}
+            retried.append(request.path.split("/")[-2])
+            return 202, dead(), {}
+
+    monkeypatch.setattr(api, "next", answer)
+    program = "from sagas.cli.main import main; main()"
+    command = [sys.executable, "-c", program, "retry", "create-zip", "--all", "--yes", "--job", "j1", "--rate", "40"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "HOME": str(tmp_path / "home")}
+    with subprocess.Popen(command, env=environment, cwd=tmp_path) as process:
+        end = time.monotonic() + 60
+        while len(retried) < 20:
+            assert time.monotonic() < end, "it does not begin"
+            time.sleep(0.01)
+        process.kill()
+    assert 20 <= len(retried) < 120
+    (told,) = json.loads(run("jobs", "--json").stdout)["jobs"]
+    assert told.get("ended", False) is False
+    result = run("retry", "--all", "--job", "j1", "--yes", "--rate", "1000")
+    assert result.exit_code == 0, result.output
+    assert sorted(retried) == sorted(sagas)
+    assert {each.body["reason"].rstrip(": ") for each in api.asked if each.method == "POST"} == {"bulk j1"}
 
 
 def test_jobs_are_listed(api: StubApi, run: Run, tmp_path: Path) -> None:
