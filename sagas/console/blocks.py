@@ -35,11 +35,8 @@ class Blocks:
         self._has_any = rest
 
     def read(self, name: str, ask: Callable[[], T], otherwise: T) -> T:
-        """Return a block or, if it cannot be read, ``otherwise``. ``name`` is what the page calls it.
-
-        Raises:
-            InvalidRequest: the page's own request is wrong, so there is nothing to try again.
-        """
+        """Return a block or, if it cannot be read, ``otherwise``. ``name`` is what the page calls it. If the page's own
+        request is wrong, there is nothing to try again, so ``InvalidRequest`` is raised."""
         try:
             answer = ask()
         except InvalidRequest:
@@ -54,11 +51,7 @@ class Blocks:
 
     @property
     def unread(self) -> list[Unread]:
-        """The blocks that could not be read.
-
-        Raises:
-            SagaError: the page has nothing else.
-        """
+        """The blocks that could not be read. If the page has nothing else, their first error is raised."""
         if self._errors and not self._has_any:
             raise next(iter(self._errors.values()))
         times = {name: datetime.fromtimestamp(self._since.get(name, self._now), UTC) for name in self._errors}

@@ -120,11 +120,7 @@ class Desk:
         self, request: Request, template: str, http_status: int = 200, /, blocks: Blocks | None = None, **context: Any
     ) -> Response:
         """Return a page, or 304 if the browser already has the same page. The page names those of its ``blocks`` that
-        could not be read.
-
-        Raises:
-            SagaError: there is nothing else to show.
-        """
+        could not be read. If there is nothing else to show, their first error is raised."""
         text = self._templates.get_template(template).render(
             csrf=self.session.csrf,
             path=request.url.path,

@@ -34,11 +34,7 @@ class Jobs:
         self._lock = threading.Lock()
 
     def begin(self, action: str, reason: str, rate: float | None = None, **chosen: Any) -> Batch:
-        """Return a new job, which :meth:`run` runs.
-
-        Raises:
-            InvalidRequest: the reason is too long.
-        """
+        """Return a new job, which :meth:`run` runs. Raises ``InvalidRequest`` if the reason is too long."""
         named = {"service": self._service, "folder": self.folder}
         try:
             return Batch(self._client, action, reason=reason, rate=rate or self._rate, **named, **chosen)
@@ -47,12 +43,8 @@ class Jobs:
             raise InvalidRequest("invalid job", [Problem(field, problem)]) from error
 
     def again(self, name: str) -> Batch:
-        """Return a job that is to be run again.
-
-        Raises:
-            NotFound: this user has no such job.
-            InvalidRequest: it is for another service, or its file does not say for which sagas it was.
-        """
+        """Return a job that is to be run again. Raises ``NotFound`` if this user has no such job, and
+        ``InvalidRequest`` if it is for another service, or its file does not say for which sagas it was."""
         if name in self._jobs:
             return self._jobs[name][0]
         record = self.folder.read(name)
@@ -84,11 +76,8 @@ class Jobs:
         return name in self._jobs and self._jobs[name][1].is_alive()
 
     def get(self, name: str) -> tuple[JobRecord, Batch | None]:
-        """Return a job as its file has it and, if this console has begun it, the job itself.
-
-        Raises:
-            NotFound: this user has no such job.
-        """
+        """Return a job as its file has it and, if this console has begun it, the job itself. Raises ``NotFound`` if
+        this user has no such job."""
         batch = self._jobs[name][0] if name in self._jobs else None
         return (batch.record(ended=not self.is_running(name)), batch) if batch else (self.folder.read(name), None)
 

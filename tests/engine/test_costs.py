@@ -209,7 +209,7 @@ def test_one_line_of_sagas_attention_is_read_from_the_index_alone(
     monkeypatch.setattr(api, "next", served)
     run("attention")  # over how many shards they are spread is read once
     wire.requests.clear()
-    head, line, _ = run("attention").stdout.splitlines()
+    head, line, *_ = run("attention").stdout.splitlines()
     assert head.split()[:4] == ["type", "step", "error", "sagas"]
     assert line.split()[:4] == ["fatal", "second", "RuntimeError", "741"]
     assert len(api.asked) == 2  # one request for each run

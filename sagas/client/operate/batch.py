@@ -130,13 +130,9 @@ class Batch:
     def run(
         self, on_outcome: Callable[[CallOutcome], None] = lambda outcome: None, *, most: int | None = None
     ) -> Report:
-        """Make the calls that are left, in order, several at a time; stop after five failures in a row. The sagas are
-        read first, unless :meth:`choose` was called. ``most``: at most so many calls.
-
-        Raises:
-            ValueError: the operation requires a reason.
-            SagaError: the job's file cannot be written; no call was made.
-        """
+        """Make the calls that are left for the sagas that :meth:`choose` has read, in order, several at a time; stop
+        after five failures in a row. ``most``: at most so many calls. Raises ``ValueError`` if the operation requires a
+        reason, and ``SagaError`` if the job's file cannot be written; then no call is made."""
         if needs_reason(self.action) and not self.reason.strip():
             raise ValueError(f"reason: {self.action} requires a reason")
         report, written = self.report, self.clock()

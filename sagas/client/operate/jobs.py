@@ -98,11 +98,7 @@ class JobFolder:
         self._path = path or Path.home() / ".sagas" / "jobs"
 
     def write(self, record: JobRecord) -> None:
-        """Write a job's file, all of it or nothing.
-
-        Raises:
-            SagaError: the file cannot be written.
-        """
+        """Write a job's file, all of it or nothing. Raises ``SagaError`` if it cannot be written."""
         stored = replace(record, selection=replace(record.selection, **_LEFT_OUT))
         path = self._path / f"{record.job}.json"
         unfinished = path.with_suffix(f".{os.getpid()}")
@@ -120,12 +116,7 @@ class JobFolder:
             raise SagaError(f"the job's file {path} cannot be written ({error.strerror})") from error
 
     def read(self, job: str) -> JobRecord:
-        """Return a job.
-
-        Raises:
-            NotFound: there is no such job.
-            SagaError: its file cannot be read.
-        """
+        """Return a job. Raises ``NotFound`` if there is no such job, and ``SagaError`` if its file cannot be read."""
         path = self._path / f"{job}.json"
         if not _NAME.fullmatch(job) or not path.exists():
             raise NotFound(f"no job {job!r} in {self._path}; `sagas jobs` lists the jobs")
@@ -157,10 +148,6 @@ def left_out(selection: Selection, *, picked: bool) -> tuple[str, ...]:
 
 
 def check_name(job: str) -> None:
-    """Refuse a name that cannot be that of a job.
-
-    Raises:
-        ValueError: it cannot.
-    """
+    """Raise ``ValueError`` for a name that cannot be that of a job."""
     if not _NAME.fullmatch(job):
         raise ValueError(f"job: {job!r} is not a name of 1 to 40 letters, digits and hyphens")

@@ -443,9 +443,11 @@ class TestItsFile:
     def test_of_a_newer_version_is_refused(self, job: Make, tmp_path: Path) -> None:
         job(Service(), "a").run()
         path = tmp_path / "jobs" / "j1.json"
-        path.write_text(path.read_text().replace('"selection":{', '"selection":{"region":"north",'))
-        with pytest.raises(SagaError, match="not the file of a job"):
-            JobFolder(tmp_path / "jobs").read("j1")
+        text = path.read_text()
+        for newer in (text.replace('"selection":{', '"selection":{"region":"north",'), '{"region":"north",' + text[1:]):
+            path.write_text(newer)
+            with pytest.raises(SagaError, match="not the file of a job"):
+                JobFolder(tmp_path / "jobs").read("j1")
 
     @pytest.mark.parametrize("name", ["../j1", "", "none", "a/b", "x" * 41])
     def test_of_a_job_that_is_not_there(self, tmp_path: Path, name: str) -> None:
