@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -365,6 +366,27 @@ def test_a_job_can_be_stopped_and_goes_on(tmp_path: Path) -> None:
         assert batch.report.stopped == "you stopped it"
     assert 0 < len(service.did()) < 50
     assert len(service.did()) == len({call[1] for call in service.did()}) == batch.report.count("done")
+
+
+def test_a_job_that_runs_is_not_begun_once_more(tmp_path: Path) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow(Running):
+        def retry(self, name: str, saga_id: str, reason: str = "", *, seq: int) -> Any:
+            begun.set()
+            assert go_on.wait(10)
+            super().retry(name, saga_id, reason, seq=seq)
+
+    service = Slow([dead(number) for number in range(3)])
+    jobs = Jobs(service, 1000.0, "here", JobFolder(tmp_path))
+    batch = jobs.begin("retry", "n", selection=Selection(type="create-zip", needing=True))
+    jobs.run(batch)
+    assert begun.wait(10)
+    jobs.run(batch)
+    go_on.set()
+    ended(jobs, batch.job)
+    assert sorted(call[1] for call in service.did()) == [numbered(number) for number in range(3)]
+    assert len([call for call in service.asked if call[0] == "attention"]) == 1
 
 
 @pytest.mark.parametrize("problem", [KeyError("types"), ValueError("no")])
