@@ -46,7 +46,7 @@ class Blocks:
             self._errors[name] = error
             return otherwise
         self._since.pop(name, None)
-        self._has_any = True
+        self._has_any |= answer is not None  # which stands for what is unknown
         return answer
 
     @property

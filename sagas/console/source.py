@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from sagas.client.endpoints import COMMANDS
 from sagas.client.transport import pages
@@ -119,7 +119,7 @@ class Source:
         """Return the numbers in the console's menu, by path, at most a minute old."""
         nothing: dict[str, Any] = {"incidents": [], "at_least": False}
         found = self._cache.in_background(("incidents",), self.client.incidents, nothing)
-        breakers = self._cache.in_background(("breakers",), self._breakers, list[Any]())
+        breakers = self._cache.in_background(("breakers",), self.client.breakers, list[Any]())
         letters = self._cache.in_background(("all letters",), self._all_letters, 0)
         counts = {
             "/": f"{sum(incident['count'] for incident in found['incidents'])}{'+' * counted_short(found)}",
@@ -155,11 +155,8 @@ class Source:
         return self._cache.get(("in flight", name), lambda: self.client.in_flight(name))
 
     def breakers(self) -> list[Any]:
-        """Return the circuit breakers; empty if the caller has no permission."""
-        return self._cache.get(("breakers",), self._breakers)
-
-    def _breakers(self) -> list[Any]:
-        return _tolerant(self.client.breakers, cast("list[Any]", []))
+        """Return the circuit breakers."""
+        return self._cache.get(("breakers",), self.client.breakers)
 
     def letters(self, name: str) -> int | None:
         """Return the approximate number of messages in a dead-letter queue; ``None`` if unknown."""

@@ -23,7 +23,7 @@ SAGA = f"/sagas/checkout/{UNDO_FAILED}"
 PAGES = (
     *("/", "/sagas", SAGA, f"/sagas/loan/{WAITING}"),
     *("/letters/create-zip", "/types/loan", "/types/checkout?in_flight=", "/breakers", "/sweeps/checkout"),
-    *("/charts/checkout", "/sagas/all?status=DEAD_LETTERED"),
+    *("/charts/checkout", "/sagas/all?status=DEAD_LETTERED", "/jobs"),
 )
 
 

@@ -124,12 +124,13 @@ def test_a_saga_is_shown_without_its_audit_trail() -> None:
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_service_that_is_away_is_no_page_of_empty_blocks(path: str) -> None:
+@pytest.mark.parametrize(("error", "status"), [(Unavailable("away", 5), 503), (SagaError("refused (403)"), 502)])
+def test_a_service_that_answers_nothing_is_no_page_of_empty_blocks(path: str, error: SagaError, status: int) -> None:
     made = service()
-    made.away = Unavailable("the API is out of reach", 5)
+    made.away = error
     answer = Browser(made).open().get(path)
-    assert answer.status_code == 503
-    assert "the API is out of reach" in answer.text
+    assert answer.status_code == status
+    assert str(error) in answer.text
 
 
 def test_an_error_that_says_so_in_html_is_text() -> None:
