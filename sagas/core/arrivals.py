@@ -164,7 +164,8 @@ def settling(plan: Plan, state: SagaState, now: float) -> Decision:
 
 def claimed_work(state: SagaState, lease: Lease) -> Decision:
     """Take the lease for the step under the cursor or for its undo, and count the attempt (rule 6)."""
-    held, index = replace(_claimed(state, lease), not_before=0.0), state.cursor
+    held = replace(_claimed(state, lease), not_before=0.0)
+    index = state.cursor
     step = held.steps[index]
     if state.undoing:
         busy = replace(step, status=StepStatus.COMPENSATING, undo_attempts=step.undo_attempts.claimed())
@@ -180,7 +181,8 @@ def next_work(before: SagaState, fact: ev.Fact, decision: Decision, now: float) 
     The holder does not continue after a cancel. It does not retry a step or undo, either, because the circuit breaker
     must count the last attempt first. ``now``: epoch seconds.
     """
-    after, send = decision.state, decision.send
+    after = decision.state
+    send = decision.send
     if send is None or decision.then is not None or after.lease is not None or send.not_before > now:
         return None
     continues = isinstance(fact, ev.StepCompleted | ev.StepCompensated | ev.CompensationFailed)

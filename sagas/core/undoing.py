@@ -56,7 +56,8 @@ def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStar
         return Decision(state)
     after = replace(committed(state), cause=fact.cause, dead=None, resolution_seq=0, unreadable="", polling=None)
     after = replace(after, order=_closed_order(state), not_before=0.0 if state.ended else after.not_before)
-    after, step = replace(after, recovery=state.recovery.progressed()), state.current
+    after = replace(after, recovery=state.recovery.progressed())
+    step = state.current
     turned = next_undo(plan, after, len(state.steps))
     if step is not None and step.status is StepStatus.WAITING:
         to_undo = turned.undoing and turned.cursor == state.cursor

@@ -64,7 +64,8 @@ class SkippingClock:
         try:
             yield
         finally:
-            self._now, self._running_since = self.now(), None
+            self._now = self.now()
+            self._running_since = None
 
     def sleep(self, seconds: float) -> None:
         self._now += max(0.0, seconds)
@@ -296,7 +297,8 @@ class InProcessRun:
     def _awaited(self, state: SagaState) -> Iterator[tuple[float, int, Callable[[], bool]]]:
         """Yield the events that a saga waits for, each with its time, its priority, and the function that processes
         it."""
-        step, path = state.current, self.path(state.saga_id)
+        step = state.current
+        path = self.path(state.saga_id)
         for index, later in enumerate(state.steps):
             early = later.status is StepStatus.PENDING and self._at.get(path + later.name, timedelta()) < timedelta()
             if early and forward(state) and not later.signalled and not state.cancel.at:
