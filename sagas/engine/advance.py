@@ -90,7 +90,8 @@ class Advancer(Struct, frozen=True):
         """Advance the saga of a message: run the code that it names, or decide what to do instead."""
         if message.saga not in self.registry:
             return self._of_another_release(message, invocation)
-        saga_type, services = self.registry.get(message.saga), self.services
+        saga_type = self.registry.get(message.saga)
+        services = self.services
         dying = DeadMessage(message.dispatch, message.hops, message.message_id)
         if message.pending_commit is not None:
             committed = self._commit_late(message, message.pending_commit, dying)
@@ -100,7 +101,8 @@ class Advancer(Struct, frozen=True):
         code = saga_type.code(message.step, undo=message.undo)
         if code is not None:
             attempt = self.attempt(services, saga_type, message, invocation, course)
-            committed, gate = attempt.run(), attempt.shut
+            committed = attempt.run()
+            gate = attempt.shut
             if committed is not None:
                 return self._go_on(committed, message, invocation, course)
         state = services.control.get(message.saga_id)
@@ -161,7 +163,8 @@ class Advancer(Struct, frozen=True):
     def await_release(self, state: SagaState) -> Then | None:
         """Let a saga wait for a release with the code that it needs. Returns what to do with its message; ``None`` if
         the saga has waited long enough."""
-        plan, now = Plan((), settle=self.registry.settle), self.services.clock.now()
+        plan = Plan((), settle=self.registry.settle)
+        now = self.services.clock.now()
         if not settles(plan, state, now):
             return None
         decision = settling(plan, state, now)
@@ -172,7 +175,9 @@ class Advancer(Struct, frozen=True):
     def _go_on(self, committed: Committed, message: Message, invocation: Invocation, course: Course) -> Advanced:
         """Run the step that a commit has claimed, then the next step, until a commit claims no step."""
         while committed.claimed:
-            state, entry, inputs = committed.state, committed.entry, message.inputs
+            state = committed.state
+            entry = committed.entry
+            inputs = message.inputs
             if entry is not None and entry.action == "StepCompleted":
                 inputs = (*inputs, carried(entry))
             course.claim(state, entry, adopted=committed.adopted)
@@ -218,7 +223,8 @@ class Advancer(Struct, frozen=True):
         self, state: SagaState, arrival: Arrival, context: EntryContext, message: Message | None = None
     ) -> Advanced:
         """Handle an arrival that needs no step code."""
-        plan, clock = self.plan(state), self.services.clock
+        plan = self.plan(state)
+        clock = self.services.clock
         decision = decide(plan, state, arrival, clock.now())
         match decision.then:
             case Refuse(reason):
@@ -260,7 +266,8 @@ class Advancer(Struct, frozen=True):
 
     def _follow(self, committed: Committed, message: Message | None) -> Advanced:
         """Send the message that follows a commit. For a retry, keep the current message (rule 8)."""
-        send, keep_until = committed.send, None
+        send = committed.send
+        keep_until = None
         if send is not None and message is not None and send.dispatch == message.dispatch:
             keep_until = send.not_before
         elif send is not None:

@@ -98,11 +98,13 @@ class Committer:
         while True:
             decision, entry, foreign = self._write(plan, state, fact, context)
             if first is None:
-                first, adopted = entry, foreign
+                first = entry
+                adopted = foreign
             if not isinstance(decision.then, Write):
                 claimed = isinstance(decision.then, Run)
                 return Committed(decision.state, decision.send, first, adopted, claimed)
-            state, fact = decision.state, decision.then.fact
+            state = decision.state
+            fact = decision.then.fact
             context = replace(context, payload=None, details={})
 
     def _write(
@@ -309,7 +311,8 @@ def _names_pivot(before: SagaState, after: SagaState, fact: ev.Fact) -> bool:
 
 def _proven(decision: Decision, before: SagaState, entry: Entry) -> Decision:
     """Return the decision with the control item's new hash and digest, from the entry in the slot (rule 15)."""
-    head, digest = entry.hash_after(before.head), decision.state.digest
+    head = entry.hash_after(before.head)
+    digest = decision.state.digest
     if entry.action in RESULTS:
         digest = chained(before.digest, entry.seq, entry.payload_hash)
     return structs.replace(decision, state=structs.replace(decision.state, head=head, digest=digest))

@@ -121,20 +121,23 @@ class Engine:
         if missing:
             raise SagaError(f"the environment lacks {', '.join(missing)}")
         usual = environment.get("SAGAS_AUTO_DISABLE")
-        classes, groups = environment["SAGAS_CLASSES"], dict[str, dict[str, str]]()
+        classes = environment["SAGAS_CLASSES"]
+        groups = dict[str, dict[str, str]]()
         if classes.startswith("@"):  # many types, listed in a file with the steps that share a queue
             path = Path(environment.get("LAMBDA_TASK_ROOT", "."), classes[1:])
             try:
                 types = json.loads(path.read_text(encoding="utf-8"))
             except FileNotFoundError:
                 raise SagaError(f"SAGAS_CLASSES names {path}, which does not exist") from None
-            classes, groups = json.dumps(types["classes"]), types["groups"]
+            classes = json.dumps(types["classes"])
+            groups = types["groups"]
         settle = float(environment.get("SAGAS_SETTLE", SETTLE))
         registry = Registry.load(classes, AutoDisable.parse(usual) if usual else None, settle)
         types = (saga.definition for saga in registry if saga.definition.has_code)
         steps = {definition.name: [step.name for step in definition.steps] for definition in types}
         routes = Routes.parse(environment["SAGAS_QUEUES"], steps, groups)
-        settings, clock = settings_from(environment), SystemClock()
+        settings = settings_from(environment)
+        clock = SystemClock()
         observing = observer or NullObserver()
         return cls(
             registry,

@@ -135,7 +135,8 @@ class SagaType(Struct, frozen=True, dict=True):
     def lanes(self) -> dict[str, str]:
         """For each step without code, the step whose queue it uses: the next step with code, or else the last."""
         coded = [position for position, step in enumerate(self.definition.steps) if step.has_lane]
-        steps, lanes = self.definition.steps, dict[str, str]()
+        steps = self.definition.steps
+        lanes = dict[str, str]()
         for position, step in enumerate(steps):
             if coded and not step.has_lane:
                 after = next((other for other in coded if other > position), coded[-1])

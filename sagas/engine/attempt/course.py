@@ -139,7 +139,8 @@ class Course(Struct):
 
     def take(self) -> SagaState | None:
         """Return the saga if the last commit claimed its next step. A second call returns ``None``."""
-        claimed, self._claimed = self._claimed, None
+        claimed = self._claimed
+        self._claimed = None
         return claimed
 
     def lease_end(self, began: float, timeout: float) -> float:

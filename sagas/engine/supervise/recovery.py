@@ -140,7 +140,8 @@ class RecoveryRun(Struct, frozen=True):
         """Recover due sagas. If one fails, the others continue. ``budget``: seconds the run may take. The next run
         handles the remaining sagas. ``stale_after``: as for :meth:`get_sagas_for_recovery`."""
         self.pausing.pauses.claim_tables()
-        clock, report = self.advancer.services.clock, RecoveryReport()
+        clock = self.advancer.services.clock
+        report = RecoveryReport()
         step_queues = StepQueues(self.queues, self.watermarks, clock)
         end = clock.now() + budget
         if requested is not None and requested.saga_id is not None:
@@ -166,7 +167,8 @@ class RecoveryRun(Struct, frozen=True):
 
     def recover_due(self, due: Sequence[IndexPosition], budget: float) -> RecoveryReport:
         """Recover these due sagas. If one fails, it stays due, and the others continue. ``budget``: maximum seconds."""
-        clock, report = self.advancer.services.clock, RecoveryReport()
+        clock = self.advancer.services.clock
+        report = RecoveryReport()
         step_queues = StepQueues(self.queues, self.watermarks, clock, notes_empty=len(due) > 1)
         end = clock.now() + budget
         for count, position in enumerate(due):
@@ -271,7 +273,8 @@ class RecoveryRun(Struct, frozen=True):
 
     def _release_due(self, state: SagaState) -> float:
         """Return when to check for a new release, if the saga waits for a release; else 0."""
-        plan, now = self.advancer.plan(state), self.advancer.services.clock.now()
+        plan = self.advancer.plan(state)
+        now = self.advancer.services.clock.now()
         waits = misfit(plan, state, now) or (state.joins and state.settling_since)
         return next_look(plan, state, now) if waits and settles(plan, state, now) else 0.0
 
@@ -291,7 +294,8 @@ class RecoveryRun(Struct, frozen=True):
         waits for children. Before that, the saga is made due again later, in case this message is lost, too."""
         if not state.joins or state.lease is not None or (state.cancel.at and not state.undoing):
             return False
-        now, stale_after = self.advancer.services.clock.now(), self.advancer.plan(state).stale_after
+        now = self.advancer.services.clock.now()
+        stale_after = self.advancer.plan(state).stale_after
         later = now + min(max(stale_after, now - state.updated_at), _LONGEST_CHILDREN)
         later = state.in_time(self._release_due(state) or later)
         if position.sort == _NOWHERE or self.control.push_due(position.saga_id, position.sort, later):

@@ -19,7 +19,8 @@ SPARE = 5.0
 
 def recover_due(work: Work, context: Any, engine: Engine) -> None:
     """Recover the sagas that a message of the queue ``bulk`` names, unless the message has expired."""
-    due, budget = DueSagas.of(work), context.get_remaining_time_in_millis() / 1000 - SPARE
+    due = DueSagas.of(work)
+    budget = context.get_remaining_time_in_millis() / 1000 - SPARE
     if is_void(due, engine):
         return
     report = engine.recovery.recover_due([IndexPosition(*position) for position in due.sagas], budget)
