@@ -24,8 +24,8 @@ from sagas.core.events import (
     DeadLetterCause,
     Fact,
     Failure,
+    MessageResent,
     SagaFailed,
-    SagaRecovered,
     SagaRecoveryExhausted,
     SagaRetried,
     SagaTimedOut,
@@ -404,7 +404,7 @@ def takeover_fact(plan: Plan, state: SagaState, now: float) -> Fact:
         return CompensationAttemptFailed(state.cursor, step.undo_attempts.made, lost)
     fact = next_fact(plan, state, now) or owed_by_time(plan, state, now)
     if fact is None or waits(state, fact, now) or isinstance(fact, StepDeadLettered):
-        return SagaRecovered(stall=False)
+        return MessageResent()
     return fact
 
 

@@ -26,7 +26,7 @@ from sagas.core.rules import Plan, lacks_policy, misfit, settles, waits_without_
 from sagas.core.states import DeadMessage, Lease, SagaState
 from sagas.core.transitions import send_current
 from sagas.engine.attempt.attempt import Attempt, AttemptServices, Invocation, lease_for
-from sagas.engine.attempt.course import UNCHAINED, Chain, Course, carried, correlated, onward
+from sagas.engine.attempt.course import UNCHAINED, Chain, Course, carried, correlated, next_inputs
 from sagas.engine.attempt.failures import pending_fact
 from sagas.engine.committer import Committed, EntryContext, write_contended
 from sagas.engine.ports import Gate, MessageSender, WorkSender, shut_gate
@@ -86,7 +86,7 @@ class Advancer(Struct, frozen=True):
     chain: Chain = UNCHAINED
     work: WorkSender | None = None
 
-    def message(self, message: Message, invocation: Invocation, course: Course) -> Advanced:
+    def handle(self, message: Message, invocation: Invocation, course: Course) -> Advanced:
         """Advance the saga of a message: run the code that it names, or decide what to do instead."""
         if message.saga not in self.registry:
             return self._of_another_release(message, invocation)
@@ -96,7 +96,7 @@ class Advancer(Struct, frozen=True):
         if message.pending_commit is not None:
             committed = self._commit_late(message, message.pending_commit, dying)
             if committed is not None:
-                return self._follow(committed, message)
+                return self._send_next(committed, message)
         gate: Gate | None = None
         code = saga_type.code(message.step, undo=message.undo)
         if code is not None:
@@ -104,7 +104,7 @@ class Advancer(Struct, frozen=True):
             committed = attempt.run()
             gate = attempt.shut
             if committed is not None:
-                return self._go_on(committed, message, invocation, course)
+                return self._run_on(committed, message, invocation, course)
         state = services.control.get(message.saga_id)
         if state is None:
             return self._purged(message)
@@ -172,7 +172,7 @@ class Advancer(Struct, frozen=True):
             self.services.control.mark_settling(decision.state)
         return decision.then
 
-    def _go_on(self, committed: Committed, message: Message, invocation: Invocation, course: Course) -> Advanced:
+    def _run_on(self, committed: Committed, message: Message, invocation: Invocation, course: Course) -> Advanced:
         """Run the step that a commit has claimed, then the next step, until a commit claims no step."""
         while committed.claimed:
             state = committed.state
@@ -191,12 +191,12 @@ class Advancer(Struct, frozen=True):
                 chained=True,
             )
             saga_type = self.registry.get(message.saga)
-            self.services.goes_on(message)
+            self.services.on_next_step(message)
             following = self.attempt(self.services, saga_type, message, invocation, course).run()
             if following is None:
                 raise SagaError("internal error: a step claimed by the previous commit did not run; please report it")
             committed = following
-        return self._follow(committed, message)
+        return self._send_next(committed, message)
 
     def _standing_for(self, state: SagaState, message: Message) -> Message:
         """Return the message, updated to the saga's current step. A saga that advances in a chain keeps its message,
@@ -210,14 +210,16 @@ class Advancer(Struct, frozen=True):
             return message
         return replace(message, step=step.name, index=state.cursor, undo=state.undoing, inputs=(), chained=True)
 
-    def refuse(self, message: Message, invocation: Invocation, error: Exception, course: Course) -> Advanced | None:
+    def fail_uncalled(
+        self, message: Message, invocation: Invocation, error: Exception, course: Course
+    ) -> Advanced | None:
         """Fail a message's attempt without running its code.
 
         Raises: as :meth:`message`. Returns the result; ``None`` if it may not be claimed.
         """
         saga_type = self.registry.get(message.saga)
-        committed = self.attempt(self.services, saga_type, message, invocation, course).refuse(error)
-        return None if committed is None else self._go_on(committed, message, invocation, course)
+        committed = self.attempt(self.services, saga_type, message, invocation, course).fail_uncalled(error)
+        return None if committed is None else self._run_on(committed, message, invocation, course)
 
     def advance(
         self, state: SagaState, arrival: Arrival, context: EntryContext, message: Message | None = None
@@ -241,7 +243,7 @@ class Advancer(Struct, frozen=True):
                     with suppress(SagaError):
                         self.services.control.commit(held, structs.replace(held, lease=None), plan.stale_after)
                     raise
-                return self._follow(committed, message)
+                return self._send_next(committed, message)
             case _:
                 if decision.state.settling_since != state.settling_since:  # the saga now waits for a release
                     self.services.control.mark_settling(decision.state)
@@ -264,7 +266,7 @@ class Advancer(Struct, frozen=True):
         until = round(self.services.clock.now() + _LEASE, 3)
         return Lease(self.services.clock.new_owner(), until, until)
 
-    def _follow(self, committed: Committed, message: Message | None) -> Advanced:
+    def _send_next(self, committed: Committed, message: Message | None) -> Advanced:
         """Send the message that follows a commit. For a retry, keep the current message (rule 8)."""
         send = committed.send
         keep_until = None
@@ -272,7 +274,7 @@ class Advancer(Struct, frozen=True):
             keep_until = send.not_before
         elif send is not None:
             inputs = message.inputs if message is not None else ()
-            self._send(committed.state, send, onward(inputs, committed.entry, committed.state.digest))
+            self._send(committed.state, send, next_inputs(inputs, committed.entry, committed.state.digest))
         return Advanced(committed.state, None, keep_until, adopted=committed.adopted, message=message)
 
     def _correlated(self, state: SagaState) -> SagaState:

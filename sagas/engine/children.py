@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import CancelArrived, ChildrenFact, ChildrenSeen, Refuse, StallNoticed
+from sagas.core.commands import CancelArrived, ChildrenFact, ChildrenSeen, Refuse, Visited
 from sagas.core.ids import child_id, parent_of
 from sagas.core.rules import ForwardPlan, next_fact, next_reading, unread_of
 from sagas.core.states import SagaState, SagaStatus, StepState
@@ -88,7 +88,7 @@ class Children(Struct, frozen=True):
                 return False
             owed = next_fact(self.advancer.plan(state), state, self._now) is not None or state.lease is not None
             if owed or not state.joins:
-                stalled = StallNoticed(self.advancer.lease())
+                stalled = Visited(self.advancer.lease())
                 context = _SUPERVISOR
                 with suppress(Fenced):
                     self.advancer.advance(state, stalled, context)
@@ -112,7 +112,7 @@ class Children(Struct, frozen=True):
             return
         tally = self.joins.first_ends(state.saga_id, state.steps[state.cursor])
         if tally.ended >= state.steps[state.cursor].fan_out.children:
-            self._seen(state, ev.SagaRecovered(stall=False, unanswered=looks, attention=True))
+            self._seen(state, ev.MessageResent(unanswered=looks, attention=True))
 
     def _look_later(self, saga_id: str, error: Unavailable, work: Work) -> bool:
         """Mark a parent whose inputs, or whose children's results, cannot be read, and do the work later (rule 19).

@@ -77,7 +77,7 @@ class Engine:
         clients: the function that makes the clients of ``ctx.client``. Default: boto3's.
         carry: whether messages contain small results.
         chain: the steps that one invocation of this function may run in a row.
-        goes_on: called with the message of each further step that an invocation runs.
+        on_next_step: called with the message of each further step that an invocation runs.
         tracer: the object that makes spans; ``None`` if nothing is traced.
         every: seconds between two runs of the supervisor.
         callbacks: makes and reads callback URLs; ``None`` if the service has none.
@@ -93,7 +93,7 @@ class Engine:
     clients: Callable[[str], Any] | None = None
     carry: bool = True
     chain: Chain = UNCHAINED
-    goes_on: Callable[[Message], None] | None = None
+    on_next_step: Callable[[Message], None] | None = None
     tracer: Tracer | None = None
     every: float = 60.0
     callbacks: Callbacks | None = None
@@ -113,7 +113,7 @@ class Engine:
         observer: EngineObserver | None = None,
         logger: logging.Logger | None = None,
         tracer: Tracer | None = None,
-        goes_on: Callable[[Message], None] | None = None,
+        on_next_step: Callable[[Message], None] | None = None,
         attempt: MakesAttempts = Attempt,
     ) -> Self:
         """Return the parts as the environment of a Lambda function describes them."""
@@ -149,7 +149,7 @@ class Engine:
             # Payloads that are encrypted in tables and bucket must not be readable in queues.
             carry=environment.get("SAGAS_CARRY_INPUTS") != "0" and not environment.get("SAGAS_PAYLOAD_KEY"),
             chain=Chain.parse(environment.get("SAGAS_CHAIN", "")),
-            goes_on=goes_on,
+            on_next_step=on_next_step,
             tracer=tracer,
             every=float(environment.get("SAGAS_RECOVER_EVERY", 60)),
             callbacks=_callbacks(environment, settings, clock, observing),
@@ -276,7 +276,7 @@ class Engine:
             accept=lambda state, index, signal, stale: self.inbox.accept(state, index, signal, stale),
             gates=gates,
         )
-        services = services if self.goes_on is None else replace(services, goes_on=self.goes_on)
+        services = services if self.on_next_step is None else replace(services, on_next_step=self.on_next_step)
         return services if self.callbacks is None else replace(services, callback_url=self.callbacks.url)
 
     @cached_property

@@ -63,7 +63,7 @@ class Worker(Struct, frozen=True):
         course = Course.of(self.advancer.chain, message.step)
         for _ in range(_ROUNDS):
             try:
-                advanced = self.advancer.message(message, invocation, course)
+                advanced = self.advancer.handle(message, invocation, course)
                 message = advanced.message or message
                 end = self._end(advanced, message, invocation, course)
             except Fenced:
@@ -138,7 +138,7 @@ class Worker(Struct, frozen=True):
             case None:
                 return None
             case error:
-                refused = self.advancer.refuse(message, invocation, error, course)
+                refused = self.advancer.fail_uncalled(message, invocation, error, course)
                 return None if refused is None else self._end(refused, message, invocation, course)
 
     def _postponed(self, end: Postpone, message: Message, reason: str) -> Postpone:

@@ -34,7 +34,9 @@ _RECORD_KEYS = ("saga_id", "step", "correlation_id")
 @lru_cache(maxsize=1)
 def _engine() -> Engine:
     observer = telemetry()
-    return Engine.from_environment(os.environ, observer, observer.plain_logger, tracer(), observer.goes_on, _attempts())
+    return Engine.from_environment(
+        os.environ, observer, observer.plain_logger, tracer(), observer.on_next_step, _attempts()
+    )
 
 
 def _attempts() -> MakesAttempts:

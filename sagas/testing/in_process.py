@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition
-from sagas.core.commands import FailDelivery, Postpone, StallNoticed
+from sagas.core.commands import FailDelivery, Postpone, Visited
 from sagas.core.rules import forward, in_wait, next_fact, owed_by_time
 from sagas.core.states import SagaState, SagaStatus, StepStatus
 from sagas.engine.attempt.attempt import AttemptServices, Invocation
@@ -330,7 +330,7 @@ class InProcessRun:
         if state.status is SagaStatus.WAITING and not in_wait(state) and owed is None:
             advancer.send_again(state, 0.0)
             return True
-        advancer.advance(state, StallNoticed(advancer.lease()), EntryContext(actor="supervisor"))
+        advancer.advance(state, Visited(advancer.lease()), EntryContext(actor="supervisor"))
         return True
 
     def _signal(self, saga_id: str, index: int) -> bool:

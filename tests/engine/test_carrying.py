@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sagas.engine.attempt.course import Value, digest_of, onward, proven_inputs
+from sagas.engine.attempt.course import Value, digest_of, next_inputs, proven_inputs
 from sagas.messaging.message import CARRY_LIMIT, CarriedInput, parse_record
 from sagas.store.journal.entries import Entry, payload_hash
 from tests.engine.metering import Wire
@@ -59,15 +59,15 @@ def test_without_a_digest_nothing_is_believed() -> None:
 def test_the_next_message_brings_what_came_and_what_was_committed() -> None:
     known = (result(1, '"a"'),)
     after = (*known, result(2, '"b"'))
-    assert onward(known, committed(2, '"b"'), digest_of(after)) == after
-    assert onward(after, committed(3, None, "StepCompensated"), digest_of(after)) == after
-    assert onward((), committed(2, '"b"'), digest_of(after)) == (), "a message of a recovery has no inputs"
+    assert next_inputs(known, committed(2, '"b"'), digest_of(after)) == after
+    assert next_inputs(after, committed(3, None, "StepCompensated"), digest_of(after)) == after
+    assert next_inputs((), committed(2, '"b"'), digest_of(after)) == (), "a message of a recovery has no inputs"
 
 
 def test_what_is_large_goes_by_its_hash() -> None:
     large = result(2, json.dumps("x" * CARRY_LIMIT))
     known = (result(1, '"a"'), large)
-    assert onward(known, None, digest_of(known)) == (known[0], CarriedInput(2, large.hash))
+    assert next_inputs(known, None, digest_of(known)) == (known[0], CarriedInput(2, large.hash))
 
 
 # In a saga.

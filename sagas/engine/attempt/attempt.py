@@ -71,7 +71,7 @@ class AttemptServices(Struct, frozen=True):
     Args:
         delay: the function that makes a message return after some seconds if its worker dies.
         connect: the function that makes the clients of ``ctx.client``.
-        goes_on: called with the message of each further step that an invocation runs.
+        on_next_step: called with the message of each further step that an invocation runs.
         callback_url: the function that makes the URL of a public wait, from saga, id and step.
         accept: the function that puts a signal into the inbox, as ``sagas.store.inbox.Inbox`` does.
         gates: the gates that may refuse a claim, in order.
@@ -85,7 +85,7 @@ class AttemptServices(Struct, frozen=True):
     logger: logging.Logger
     delay: Callable[[Message, float], None] = lambda message, seconds: None
     connect: Callable[[str], Any] | None = None
-    goes_on: Callable[[Message], None] = lambda message: None
+    on_next_step: Callable[[Message], None] = lambda message: None
     callback_url: Callable[[str, str, str], str] = _no_callbacks
     accept: Callable[[SagaState, int, SentSignal, float], bool] = lambda state, index, signal, stale_after: False
     gates: Gates = ()
@@ -190,7 +190,7 @@ class Attempt:
             self._delay_until_after(lease_end)
         return held
 
-    def refuse(self, error: Exception) -> Committed | None:
+    def fail_uncalled(self, error: Exception) -> Committed | None:
         """Fail the attempt without running its code.
 
         Returns and raises the same as :meth:`run`.
@@ -215,7 +215,7 @@ class Attempt:
         needed = self._course.lease_end(self._services.clock.now(), timeout)
         return structs.replace(lease, expires_at=min(lease.expires_at, needed))
 
-    def _onward(self, state: SagaState, send: Send) -> Lease | None:
+    def _next_lease(self, state: SagaState, send: Send) -> Lease | None:
         """Return the lease for the next step, if this invocation has its code and enough time.
 
         Each call returns the same lease, because an earlier commit may have taken it although the response was lost.
@@ -533,7 +533,7 @@ class Attempt:
             details,
             trace_id=trace_id,
             message=None if chained else dying,
-            onward=self._onward,
+            next_lease=self._next_lease,
             chained=chained,
         )
         plan = self._type.plan(held.steps)

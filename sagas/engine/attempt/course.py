@@ -55,7 +55,7 @@ def proven_inputs(inputs: tuple[CarriedInput, ...], digest: str) -> dict[int, Va
     }
 
 
-def onward(inputs: tuple[CarriedInput, ...], entry: Entry | None, digest: str) -> tuple[CarriedInput, ...]:
+def next_inputs(inputs: tuple[CarriedInput, ...], entry: Entry | None, digest: str) -> tuple[CarriedInput, ...]:
     """Return the inputs of the next message: those of the last message, and the result committed since. Return none if
     they do not match the digest, for example after a recovery. The next step then reads the journal."""
     if entry is not None and entry.action in RESULTS:

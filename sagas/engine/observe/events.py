@@ -134,7 +134,7 @@ def _needs_attention(state: SagaState, entry: Entry, *, changed: bool) -> bool:
     """Whether, from an entry on, the saga needs an operator for another reason than its status."""
     in_doubt = changed and entry.status in ENDS and entry.seq == state.seq and bool(state.in_doubt)
     overdue = entry.action == "SagaTimedOut" and "pivot" in entry.details
-    unanswered = entry.action == "SagaRecovered" and bool(entry.details.get("attention"))
+    unanswered = entry.action == "MessageResent" and bool(entry.details.get("attention"))
     return in_doubt or overdue or unanswered or entry.action == "SagaRecoveryExhausted"
 
 

@@ -121,7 +121,7 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         resolution_seq=settling.seq if settling and settling.action == "SagaResolved" else 0,
     )
     # A message that was sent again does not show what became of the attempt before it.
-    moves = [entry for entry in entries if entry.action != "SagaRecovered"]
+    moves = [entry for entry in entries if entry.action not in ("MessageResent", "SagaRecovered")]
     followed = {entry.seq: following.action for entry, following in pairwise(moves)}
     for entry in entries:
         again = _runs_again(entry, followed.get(entry.seq))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sagas.core.commands import Backlog, StallNoticed
+from sagas.core.commands import Backlog, Visited
 from sagas.core.rules import in_wait, misfit, next_look, settles
 from sagas.core.states import SagaState, SagaStatus
 from sagas.core.text import epoch, iso
@@ -50,7 +49,6 @@ class RecoveryReport(Struct):
         overdue_by_type: the same number by saga type, for sagas that the run reached.
         undeployed: sagas in flight whose type is not deployed.
         waiting: seconds for which a message has waited in its queue at the longest, beyond the delays of its step.
-        by_type: how many of each type were recovered (true), and how many given up (false).
     """
 
     recovered: list[str] = field(default_factory=list[str])
@@ -62,7 +60,6 @@ class RecoveryReport(Struct):
     overdue_by_type: dict[str, float] = field(default_factory=dict[str, float])
     undeployed: int = 0
     waiting: float = 0.0
-    by_type: Counter[tuple[str, bool]] = field(default_factory=Counter[tuple[str, bool]])
 
 
 class RecoveryFilter(Struct, frozen=True):
@@ -234,12 +231,11 @@ class RecoveryRun(Struct, frozen=True):
         if _owes_message(state) and quiet_for >= (own_stale_after if stale_after is None else stale_after):
             backlog = step_queues.backlog(state)
         asked = position.sort == _NOWHERE
-        stall = StallNoticed(self.advancer.lease(), stale_after, postponed_until, backlog, asked)
+        stall = Visited(self.advancer.lease(), stale_after, postponed_until, backlog, asked)
         advanced = self.advancer.advance(state, stall, EntryContext(actor=SUPERVISOR))
         if advanced.state is not state:
             goes_on = advanced.state.recovery.exhausted == state.recovery.exhausted
             (report.recovered if goes_on else report.given_up).append(position.saga_id)
-            report.by_type[state.saga, goes_on] += 1
             return
         report.untouched += 1
         due = max(due_at(state, own_stale_after), postponed_until + own_stale_after)

@@ -52,8 +52,6 @@ def report_recovery(report: RecoveryReport, view: RecoveryView) -> None:
     telemetry().logger.info("recovery", extra={name: count for name, count in view.items() if name != "saga_ids"})
     for saga, overdue in report.overdue_by_type.items():
         telemetry().measure("OldestOverdueSaga", round(overdue, 3), saga)
-    for (saga, goes_on), times in report.by_type.items():
-        telemetry().count("SagaRecovered" if goes_on else "SagaRecoveryExhausted", saga, times)
     if report.failed:
         telemetry().measure("RecoveryFailed", len(report.failed))
     if report.undeployed:
