@@ -139,7 +139,11 @@ def _of_sagas(desk: Desk, incidents: Sequence[Mapping[str, Any]]) -> list[Group]
 
 
 def _item(saga: Mapping[str, Any], remark: str) -> dict[str, Any]:
-    return {**{part: saga[part] for part in ("type", "saga_id", "seq")}, "since": saga["updated_at"], "remark": remark}
+    return {
+        **{part: saga[part] for part in ("type", "saga_id", "seq", "label")},
+        "since": saga["updated_at"],
+        "remark": remark,
+    }
 
 
 def _stalled(leased: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]:

@@ -50,10 +50,13 @@ class SagaErrorView(ErrorView):
 
 
 class ChildErrorView(TypedDict):
-    """A child that failed, and its error if one is recorded."""
+    """A child that failed, its label, and its error if one is recorded."""
 
     position: Count
+    type: str
     saga_id: Id
+    label: str | None
+    updated_at: Time
     status: Status
     error: ErrorView | None
 
@@ -233,6 +236,9 @@ class LeftOutView(TypedDict):
 class Summary(TypedDict):
     """A saga in a list.
 
+    ``label`` says what the saga is about: its search keys, like ``order o-17 · customer c-5``, in at most 100
+    characters. It is null if the type hides one of them. ``key`` has the first 128 characters of the idempotency key.
+    Both are null in the answer to an operation, and once the saga is purged.
     ``seq`` is the number of the saga's last audit entry. It names this state in a retry, an undo or a resolution.
     ``paused``: a pause stops the saga before its next step. ``error`` is the error that ended the saga's forward phase.
     Lists have the first 200 characters of its message. ``attention`` is null unless the saga needs an operator.
@@ -242,6 +248,8 @@ class Summary(TypedDict):
 
     saga_id: Id
     type: str
+    label: str | None
+    key: str | None
     version: str
     status: Status
     seq: _Ordinal

@@ -6,6 +6,7 @@ import builtins
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,7 +29,7 @@ from sagas.engine.read.answers import (
     SagaView,
     Summary,
 )
-from sagas.engine.read.redacting import Texts, redacted
+from sagas.engine.read.redacting import Texts, redacted, start_shown, without_labels
 from sagas.engine.read.remains import ReadOnlySaga, Remains, why_read_only
 from sagas.engine.read.views import (
     audit_view,
@@ -143,11 +144,16 @@ class Reader(Struct, frozen=True):
         return self.show_stored(name, saga_id, state), etag
 
     def show(self, name: str, saga_id: str, *, payloads: bool = True) -> SagaView:
-        """Return one saga with its steps, request and results. A purged saga has no payloads."""
+        """Return one saga with its steps, request and results. A purged saga has no payloads. Without ``payloads``, it
+        has no labels either, because they are made of requests."""
         return self.show_stored(name, saga_id, self.stored(name, saga_id), payloads=payloads)
 
     def show_stored(self, name: str, saga_id: str, state: SagaState | None, *, payloads: bool = True) -> SagaView:
         """Return what :meth:`show` returns, for a saga that :meth:`stored` has read."""
+        view = self._view(name, saga_id, state, payloads=payloads)
+        return view if payloads else without_labels(view)
+
+    def _view(self, name: str, saga_id: str, state: SagaState | None, *, payloads: bool) -> SagaView:
         if state is None or state.purge is not None:
             remains = self.read_only(name, saga_id)
             entries, left_out = self._loaded(remains.state, remains.entries, payloads)
@@ -214,11 +220,15 @@ class Reader(Struct, frozen=True):
             failed = sorted(failed, key=lambda child: (not child.seq, child.position))[:_MOST_FAILURES]
             by_id = {child_id(state.saga_id, step.name, child.position, child.round): child for child in failed}
             states = self.control.get_many(list(by_id))
+            starts = self._starts(states.values())
             errors = self.journal.entries_of((saga_id, child.seq) for saga_id, child in by_id.items() if child.seq)
             children["failures"] = [
                 {
                     "position": child.position,
+                    "type": states[saga_id].saga,
                     "saga_id": saga_id,
+                    "label": starts[saga_id].get("label"),
+                    "updated_at": iso(states[saga_id].updated_at),
                     "status": states[saga_id].status.value,
                     "error": self._error(states[saga_id], errors.get(saga_id, {}).get(child.seq)),
                 }
@@ -256,15 +266,22 @@ class Reader(Struct, frozen=True):
         scope = self.pauses.holding_back(state)
         return (scope, self.pauses.get(scope)) if scope else None
 
+    def _starts(self, states: Iterable[SagaState]) -> dict[str, Mapping[str, Any]]:
+        """Return by id the details of the sagas' first entries that may be shown."""
+        saved = {state.saga_id: self.registry.redaction(state.saga) for state in states}
+        details = self.journal.first_details(saved)
+        return {saga_id: start_shown(details.get(saga_id, {}), redaction) for saga_id, redaction in saved.items()}
+
     def _summaries(self, states: Sequence[SagaState]) -> builtins.list[Summary]:
-        """Return sagas as a list shows them. The journal is read only for sagas with an error."""
+        """Return sagas as a list shows them. Of the journal, the first entries and those with errors are read."""
         places = [(state.saga_id, seq) for state in states for seq in errors_in(state)]
         entries = self.journal.entries_of(dict.fromkeys(places)) if places else {}
+        starts = self._starts(states)
         summaries = builtins.list[Summary]()
         for state in states:
             texts, own = Texts(self.registry.redaction(state.saga)), entries.get(state.saga_id, {})
             shown = {seq: texts.entry(entry) for seq, entry in own.items()}
-            summaries.append(summary_view(state, shown, paused=self.paused(state)))
+            summaries.append(summary_view(state, starts[state.saga_id], shown, paused=self.paused(state)))
         return summaries
 
     def _finished(

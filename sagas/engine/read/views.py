@@ -94,12 +94,19 @@ def _attention(state: SagaState, entries: Mapping[int, Entry]) -> AttentionView 
 
 
 def summary_view(
-    state: SagaState, entries: Mapping[int, Entry], *, paused: bool = False, longest: int | None = _SHORT
+    state: SagaState,
+    start: Mapping[str, Any],
+    entries: Mapping[int, Entry],
+    *,
+    paused: bool = False,
+    longest: int | None = _SHORT,
 ) -> Summary:
-    """Return a saga as lists show it."""
+    """Return a saga as lists show it. ``start``: the details of its first entry that may be shown."""
     summary: Summary = {
         "saga_id": state.saga_id,
         "type": state.saga,
+        "label": start.get("label"),
+        "key": start.get("key"),
         "version": state.version,
         "status": state.status.value,
         "seq": state.seq,
@@ -303,8 +310,9 @@ def saga_view(state: SagaState, entries: Sequence[Entry], *, paused: bool = Fals
     """Return a saga with its steps."""
     by_seq = {entry.seq: entry for entry in entries}
     settled, progress, step = by_seq.get(state.resolution_seq), state.progress, state.current
+    start = by_seq[1].details if 1 in by_seq else {}
     view: SagaView = {
-        **summary_view(state, by_seq, paused=paused, longest=None),
+        **summary_view(state, start, by_seq, paused=paused, longest=None),
         "request": _payload(by_seq.get(1)),
         "steps": [_step_view(state, index, entries) for index in range(len(state.steps))],
         "progress": None,
