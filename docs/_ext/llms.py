@@ -1,4 +1,4 @@
-"""Writes llms.txt, llms-full.txt and the Markdown of each page next to it, and stubs where pages that moved were.
+"""Writes llms.txt, llms-full.txt and the Markdown of each page next to it.
 
 Comments of the sources, such as code that only the tests run, are in none of them. Neither is the note for readers of
 the sources that a linked page is on the site only.
@@ -6,17 +6,10 @@ the sources that a linked page is on the site only.
 
 from __future__ import annotations
 
-import posixpath
 import re
 from pathlib import Path
 
-from redirects import MOVED
 from sphinx.application import Sphinx
-
-_HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>Moved</title>'
-_REFRESH = '<meta http-equiv="refresh" content="0; url={0}">'
-STUB = _HEAD + _REFRESH + '<link rel="canonical" href="{0}"><p>This page is now <a href="{0}">{0}</a>.</p>\n'
-
 
 _LEFT_OUT = re.compile(r"<!--.*?-->\n*| \(on the site\)", re.DOTALL)
 _INCLUDED = re.compile(r"^```\{include\} (\S+)\n```$", re.MULTILINE)
@@ -44,10 +37,6 @@ def write(app: Sphinx, exception: Exception | None) -> None:
         whole.append(f"<!-- {name}.md -->\n\n{text}")
     (target / "llms.txt").write_text("\n".join(lines) + "\n")
     (target / "llms-full.txt").write_text("\n\n".join(whole))
-    for old, new in MOVED.items():
-        stub = target / f"{old}.html"
-        stub.parent.mkdir(parents=True, exist_ok=True)
-        stub.write_text(STUB.format(posixpath.relpath(f"{new}.html", posixpath.dirname(old) or ".")))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -34,8 +34,8 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def _sweep(work: Work, context: Any, engine: Bulk) -> None:
-    """Continue a part of a sweep, and send the next message if there is more to do."""
-    follow = continue_sweep(work.details, context, engine)
+    """Continue a sweep, and send the next message if there is more to do."""
+    follow = continue_sweep(work, context, engine)
     engine.queues.send_work(BULK, [Work(work.task, details, work.hops + 1) for details in follow])
 
 

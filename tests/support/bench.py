@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -73,11 +74,14 @@ class ManualClock:
         return self._count
 
 
-def once(monkeypatch: Any, target: Any, name: str, *, before: bool = True) -> None:
-    """Have the process die at the next call of a method: before it takes effect, or after."""
+def once(monkeypatch: Any, target: Any, name: str, *, before: bool = True, nth: int = 1) -> None:
+    """Have the process die at the next call of a method, or a later one: before it takes effect, or after."""
     original: Callable[..., Any] = getattr(target, name)
+    calls = itertools.count(1)
 
     def dying(*arguments: Any, **keywords: Any) -> Any:
+        if next(calls) < nth:
+            return original(*arguments, **keywords)
         monkeypatch.setattr(target, name, original)
         if not before:
             original(*arguments, **keywords)

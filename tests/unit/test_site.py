@@ -26,7 +26,6 @@ DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "_ext"))
 
 GENERATED: Any = importlib.import_module("generated")
-REDIRECTS: Any = importlib.import_module("redirects")
 WAYS: Any = importlib.import_module("ways")
 WRITE = "run `make docs`; without the site: PYTHONPATH=. python docs/_ext/generated.py"
 PAGES: dict[Path, str] = {path: path.read_text() for path in sorted(DOCS.rglob("*.md"))} | {
@@ -134,12 +133,6 @@ def test_every_metric_that_is_written_is_on_the_page_and_no_other() -> None:
     assert written | ends == set(metrics.METRICS)
 
 
-def test_pages_that_moved_lead_on() -> None:
-    for old, new in REDIRECTS.MOVED.items():
-        assert DOCS / f"{old}.md" not in PAGES
-        assert DOCS / f"{new}.md" in PAGES
-
-
 def test_every_page_is_reached_and_no_link_of_a_page_leads_nowhere() -> None:
     for page, text in PAGES.items():
         for target in re.findall(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)", text):
@@ -188,16 +181,6 @@ def test_the_pages_that_compare_have_the_same_rows_and_each_cell_its_source() ->
         assert re.search(r"\bno\b", " ".join(compared.OURS)), "what we lack is said"
     for name in compared.PAGES:
         assert compared.READ in PAGES[DOCS / name]
-
-
-def test_the_pages_that_lay_flat_lead_on() -> None:
-    for old, new in {
-        "console": "operations/console",
-        "events": "build/events",
-        "finding": "operations/search",
-        "how-to/pausing": "operations/pause",
-    }.items():
-        assert REDIRECTS.MOVED[old] == new
 
 
 def test_the_page_on_changing_code_is_short() -> None:

@@ -9,7 +9,6 @@ import typer
 
 from sagas.cli.listing import Wide
 from sagas.cli.one_saga import SagaRef, Type, on_saga
-from sagas.cli.operate.operating import replaced
 from sagas.cli.output import count_of, emit, fail, plain, plain_line, pretty, say, warn
 from sagas.cli.tables import show_dead_letters
 from sagas.cli.target import Target, on_target
@@ -188,7 +187,6 @@ _app.command("list")(list_dead_letters)
 _app.command("show")(show)
 _app.command("delete")(delete)
 _app.command("redrive")(redrive)
-replaced(_app, "prune", "sagas dlq delete TYPE --stale")
 
 
 def add_to(app: typer.Typer) -> None:

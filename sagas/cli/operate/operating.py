@@ -12,7 +12,7 @@ import typer
 from sagas.cli.completion import complete
 from sagas.cli.one_saga import SagaRef, Type, on_saga, which
 from sagas.cli.operate.bulk import or_all
-from sagas.cli.output import emit, fail, say, warn
+from sagas.cli.output import emit, say, warn
 from sagas.cli.read.reading import Data, File, json_input, print_started
 from sagas.cli.read.watching import Watch, report, watch
 from sagas.cli.target import Target, on_target
@@ -165,29 +165,9 @@ def _scope(client: SagaClient, name: str, what: str | None) -> dict[str, str]:
     return {"saga_id": which(client, [name, what]).saga_id}
 
 
-_REPLACED = {
-    "enable": "sagas resume TYPE",
-    "disable": "sagas pause TYPE --starts-only",
-    "definitions": "sagas types",
-    "set-recovery-attempts": "sagas recover ID --attempts N",
-}
-
-
-def replaced(app: typer.Typer, old: str, new: str) -> None:
-    """Add an old command to ``app``. Whatever its arguments, it prints the name of the new command."""
-
-    def answer(context: typer.Context) -> None:
-        fail(f"{context.command_path.partition(' ')[2]} is now `{new}`")
-
-    settings = {"ignore_unknown_options": True, "allow_extra_args": True}
-    app.command(old, hidden=True, context_settings=settings)(answer)
-
-
 def add_to(app: typer.Typer) -> None:
     by_hand = {"retry": retry, "signal": signal, "rerun": rerun, "pause": pause, "resume": resume}
     for name, operation in VERBS.items():
         app.command(name, help=operation.verb.help)(by_hand.pop(name, None) or command_of(operation))
     for name, command in by_hand.items():
         app.command(name)(command)
-    for old, new in _REPLACED.items():
-        replaced(app, old, new)

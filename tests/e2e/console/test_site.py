@@ -25,7 +25,6 @@ pytestmark = pytest.mark.slow
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 sys.path[:0] = [str(DOCS), str(DOCS / "_ext")]
 
-REDIRECTS: Any = importlib.import_module("redirects")
 publish: Any = importlib.import_module("publish").publish
 PAGES = (
     "index",
@@ -86,15 +85,6 @@ def test_every_page_is_there_as_markdown_and_listed_for_machines(site: Path) -> 
     assert listed == set(names)
     assert [name for name in names if not (site / name).is_file()] == []
     assert (site / "llms-full.txt").stat().st_size < 500_000
-
-
-def test_old_addresses_lead_on(site: Path) -> None:
-    for old, new in REDIRECTS.MOVED.items():
-        stub = site / f"{old}.html"
-        link = re.search(r'url=([^"]+)"', stub.read_text())
-        assert link is not None
-        assert (stub.parent / link[1]).resolve() == (site / f"{new}.html").resolve()
-        assert (site / f"{new}.html").is_file()
 
 
 def test_the_first_use_of_a_term_leads_to_the_glossary(site: Path) -> None:

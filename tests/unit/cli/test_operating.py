@@ -94,20 +94,6 @@ class TestOperating:
         ]
 
     @pytest.mark.parametrize(
-        ("old", "new"),
-        [
-            ("enable", "resume TYPE"),
-            ("disable", "pause TYPE --starts-only"),
-            ("set-recovery-attempts", "recover ID --attempts N"),
-            ("dlq prune", "dlq delete TYPE --stale"),
-        ],
-    )
-    def test_an_old_command_names_the_new_one(self, run: Run, old: str, new: str) -> None:
-        for options in ([], ["--stack", "Shop", "--region", "eu-central-1"], ["--reason", "an incident"]):
-            result = run(*old.split(), *options, "create-zip")
-            assert (result.exit_code, result.stderr) == (1, f"sagas: {old} is now `sagas {new}`\n")
-
-    @pytest.mark.parametrize(
         "arguments",
         [
             ["resolve", "create-zip", SAGA_ID],
