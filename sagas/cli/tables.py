@@ -209,8 +209,9 @@ def show_incidents(incidents: Iterable[IncidentView], now: float, *, wide: bool 
         why = incident["error_type"] or incident["code"].replace("_", " ")
         times = (moment(at) if whole(wide) else ago(at, now) for at in (incident["first_seen"], incident["last_seen"]))
         action = needed(incident["code"], incident["step"], f"{incident['type']} --all")
+        means = f"{action.means} Until {moment(incident['until'])}." if "until" in incident else action.means
         row = incident["type"], incident["step"], why, f"{incident['count']:,}{'+' * incident['at_least']}", *times
-        rows.append([*row, action.title.lower(), action.means])
+        rows.append([*row, action.title.lower(), means])
     columns = {"type": 0, "step": 0, "error": 0, "sagas": 0, "since": 2, "last": 1, "next": 0, "what to do": 3}
     display(listing(columns, rows, wide=wide))
     say("List them: `sagas attention --sagas`. Act on many: `sagas retry TYPE --all`.")

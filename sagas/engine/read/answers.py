@@ -94,11 +94,17 @@ class FailureView(SagaErrorView):
 
 class IncidentKey(TypedDict):
     """The key by which sagas that need an operator are grouped: the reason, the step, and the type of the error, if
-    any."""
+    any.
+
+    With the code ``does_not_fit``, the saga waits for a release, and continues by itself. ``error_type`` is then the
+    release that has the step, like ``release 3``, and ``until`` is when the saga, or the first of them, will need an
+    operator.
+    """
 
     code: Annotated[str, Meta(title="AttentionCode", extra_json_schema={"enum": list(AttentionCode)})]
     step: str
     error_type: str | None
+    until: NotRequired[Time]
 
 
 class AttentionView(IncidentKey):

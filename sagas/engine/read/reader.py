@@ -11,11 +11,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sagas.core.events import AttentionCode
 from sagas.core.gates import Pause, Scope
 from sagas.core.ids import child_id, children_ids, id_for_key
-from sagas.core.rules import forward, needs_attention, unread_of
+from sagas.core.rules import awaits_release, forward, needs_attention, unread_of
 from sagas.core.states import ENDED, SagaState, SagaStatus
-from sagas.core.text import iso
+from sagas.core.text import epoch, iso
 from sagas.engine.clock import claimed_at
 from sagas.engine.operate.breaker import Breakers
 from sagas.engine.read.answers import (
@@ -28,6 +29,7 @@ from sagas.engine.read.answers import (
     Page,
     SagaView,
     Summary,
+    WaitingView,
 )
 from sagas.engine.read.redacting import Texts, redacted, start_shown, without_labels
 from sagas.engine.read.remains import ReadOnlySaga, Remains, why_read_only
@@ -164,7 +166,8 @@ class Reader(Struct, frozen=True):
 
         entries, left_out = self._loaded(state, self.journal.history(saga_id, up_to=state.seq), payloads)
         texts, pause = Texts.of(entries, left_out, self.registry.redaction(name)), self._pause(state)
-        view = saga_view(texts.state(state), [*map(texts.entry, entries)], paused=pause is not None)
+        shown, release = [*map(texts.entry, entries)], self._release(state)
+        view = saga_view(texts.state(state), shown, paused=pause is not None, release=release)
         view = self._with_children(view, state)
         view, step = self._finished(view, state, entries, left_out), state.current
         if pause is not None:
@@ -255,6 +258,11 @@ class Reader(Struct, frozen=True):
         more = IndexPosition("child", str(after + limit)).cursor if len(ids) > after + limit else None
         return {"sagas": self._summaries(states), "cursor": more}
 
+    def _release(self, state: SagaState) -> WaitingView | None:
+        """Return what release a saga on the attention list waits for; ``None`` if it does not, or if its code is
+        deployed by now."""
+        return release_view(state, self.registry.plan(state)) if awaits_release(state) else None
+
     def paused(self, state: SagaState) -> bool:
         """Whether a pause stops the saga before its next step or undo."""
         return self._pause(state) is not None
@@ -281,7 +289,11 @@ class Reader(Struct, frozen=True):
         for state in states:
             texts, own = Texts(self.registry.redaction(state.saga)), entries.get(state.saga_id, {})
             shown = {seq: texts.entry(entry) for seq, entry in own.items()}
-            summaries.append(summary_view(state, starts[state.saga_id], shown, paused=self.paused(state)))
+            summaries.append(
+                summary_view(
+                    state, starts[state.saga_id], shown, paused=self.paused(state), release=self._release(state)
+                )
+            )
         return summaries
 
     def _finished(
@@ -443,18 +455,19 @@ class Reader(Struct, frozen=True):
         incidents = builtins.list[IncidentView]()
         for group in sorted(found[:_MOST_INCIDENTS], key=lambda group: group.first):
             of_type, step, code, error_type = group.kind
-            incidents.append(
-                {
-                    "type": of_type,
-                    "step": step,
-                    "code": code,
-                    "error_type": error_type or None,
-                    "count": group.count,
-                    "at_least": group.count == _MOST_OF_ONE,
-                    "first_seen": group.first,
-                    "last_seen": group.last,
-                }
-            )
+            incident: IncidentView = {
+                "type": of_type,
+                "step": step,
+                "code": code,
+                "error_type": error_type or None,
+                "count": group.count,
+                "at_least": group.count == _MOST_OF_ONE,
+                "first_seen": group.first,
+                "last_seen": group.last,
+            }
+            if code == AttentionCode.DOES_NOT_FIT:
+                incident["until"] = iso(epoch(group.first) + self.registry.settle)
+            incidents.append(incident)
         return {"incidents": incidents, "at_least": len(found) > _MOST_INCIDENTS}
 
     def attention(self, name: str | None, limit: int, cursor: str | None, *wrong: str) -> Page:
@@ -463,7 +476,11 @@ class Reader(Struct, frozen=True):
         kind = () if name is None else (name, *wrong)
         page = self.listing.attention(limit, cursor, kind)
         # The index may be behind, and who acts on an incident acts on no saga that has another problem by now.
-        needy = [state for state in self.control.readable(page.saga_ids) if needs_attention(state) or unread_of(state)]
+        needy = [
+            state
+            for state in self.control.readable(page.saga_ids)
+            if needs_attention(state) or unread_of(state) or self._release(state)
+        ]
         beginning = key_before(kind)
         alike = [state for state in needy if Incident.of(state).key.startswith(beginning)]
         return {"sagas": self._summaries(alike), "cursor": page.cursor}
