@@ -16,7 +16,7 @@ from sagas.core.states import SagaState
 from sagas.core.text import epoch
 from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.clock import uuid7
-from sagas.engine.composition.core import settings_from
+from sagas.engine.engine import settings_from
 from sagas.engine.registry import Registry
 from sagas.engine.worker import End
 from sagas.handlers import now as now_handler
@@ -26,7 +26,7 @@ from sagas.messaging.queues import Queues
 from sagas.messaging.routes import LONGEST_DELAY
 from sagas.messaging.work import Work
 from tests.support.aws import HandmadeStack, LambdaContext
-from tests.support.engine import Engine
+from tests.support.engine import Engine, engine_of
 
 
 class Death(BaseException):
@@ -290,9 +290,9 @@ def deploy_functions(monkeypatch: pytest.MonkeyPatch, stack: HandmadeStack, kind
     clock, variables = ManualClock(round(time.time(), 3)), stack.environment | environment
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("sagas.engine.composition.core.SystemClock", lambda: clock)
+    monkeypatch.setattr("sagas.engine.engine.SystemClock", lambda: clock)
     step_handler.reset()
-    bench = kind(stack=stack, clock=clock, engine=Engine.from_environment(variables))
+    bench = kind(stack=stack, clock=clock, engine=engine_of(variables))
     hide, send, send_work = Queues.delay, Queues.send, Queues.send_work
 
     def hide_noting(queues: Queues, message: Message, seconds: float) -> None:

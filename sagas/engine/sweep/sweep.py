@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from sagas.authoring.definition.definition import SagaDefinition
 from sagas.authoring.policies import OrphanSweep
 from sagas.core.text import iso
-from sagas.engine.composition.core import Core, settings_from
+from sagas.engine.engine import Engine, settings_from
 from sagas.engine.read.reports import SweepRoundView
 from sagas.engine.sweep.orphans import COUNTS, SweepReport
 from sagas.engine.sweep.sweep_pages import PageSweep, SweepServices
@@ -200,7 +200,7 @@ class Sweeper(Struct, frozen=True):
         return definition, definition.orphans
 
 
-def sweeper_of(engine: Core, environment: Mapping[str, str]) -> Sweeper:
+def sweeper_of(engine: Engine, environment: Mapping[str, str]) -> Sweeper:
     """Return a sweeper with the parts of an engine."""
     settings = settings_from(environment)
     tables = tables_for(settings)

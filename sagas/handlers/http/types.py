@@ -10,7 +10,7 @@ from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from sagas.authoring.codec import json_schema
 from sagas.authoring.definition.definition import StepDefinition
 from sagas.core.gates import NO_PAUSE, Pause, Scope
-from sagas.engine.composition.api import Api
+from sagas.engine.engine import Engine
 from sagas.engine.read.overviews import BreakerList, TypeList, TypeStepView, TypeView
 from sagas.engine.read.views import pause_view
 from sagas.handlers.http.answers import Served, answer
@@ -24,7 +24,7 @@ from sagas.paths import path_text
 from sagas.store.types.streaks import FOREVER
 
 
-def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
+def type_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
     """Return the functions that show and change saga types, and the function that describes the API."""
     registry = engine.registry
 
@@ -102,7 +102,7 @@ def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     return [list_types, show_type, show_in_flight, change_type, recover, openapi]
 
 
-def breaker_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
+def breaker_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
     """Return the functions about circuit breakers."""
 
     def list_breakers() -> Response[str]:
@@ -118,7 +118,7 @@ def breaker_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]
     return [list_breakers, close_breaker]
 
 
-def statistics_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
+def statistics_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
     """Return the function that counts sagas."""
 
     def stats() -> Response[str]:

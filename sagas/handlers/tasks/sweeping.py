@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from sagas.authoring.shapes.scalars import has_surrogate
-from sagas.engine.composition.core import Core
+from sagas.engine.engine import Engine
 from sagas.engine.sweep.orphans import SweepReport
 from sagas.engine.sweep.sweep import Sweeper, SweepRequest, sweeper_of
 from sagas.errors import InvalidRequest, Problem
@@ -29,7 +29,7 @@ _NOT_LOGGED = ("sample", "start_after", "type")
 """Fields that are not logged: keys, which may contain a caller's data, and ``type``, which log lines call ``saga``."""
 
 
-def sweep(event: Mapping[str, Any], context: Any, engine: Core) -> dict[str, Any]:
+def sweep(event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, Any]:
     """Sweep the due saga types, or the type that the event names. ``event``: ``{"task": "sweep"}``, optionally with
     ``type`` (only this type), ``now`` (regardless of the schedule), ``dry_run``, ``force`` (regardless of the number of
     orphans), ``start_after`` (a key) and ``seconds`` (the maximum duration). Returns ``{"swept": [...]}``: a report per
@@ -58,12 +58,12 @@ def sweep(event: Mapping[str, Any], context: Any, engine: Core) -> dict[str, Any
     return {"swept": [asdict(report) for report in reports]}
 
 
-def sweeps(engine: Core) -> dict[str, Any]:
+def sweeps(engine: Engine) -> dict[str, Any]:
     """Return ``{"sweeps": [...]}``: the state of the scheduled sweep of each saga type that declares ``orphans``."""
     return {"sweeps": _sweeper(engine).standing()}
 
 
-def continue_sweep(work: Work, context: Any, engine: Core) -> list[dict[str, Any]]:
+def continue_sweep(work: Work, context: Any, engine: Engine) -> list[dict[str, Any]]:
     """Sweep the round that a message names. If there is more to do, returns the same details, for the next message."""
     round_ = SweepRound.of(work)
     remaining = context.get_remaining_time_in_millis() / 1000
@@ -74,7 +74,7 @@ def continue_sweep(work: Work, context: Any, engine: Core) -> list[dict[str, Any
     return [work.details] if again else []
 
 
-def _sweeper(engine: Core) -> Sweeper:
+def _sweeper(engine: Engine) -> Sweeper:
     """Return the sweeper. It sends rounds to the queue ``bulk`` if there is one."""
     queues = engine.queues
 
