@@ -122,6 +122,23 @@ def test_a_page_reads_the_first_entries_at_once(site: Make, monkeypatch: pytest.
     assert "#details" in reads[1][s.stack.audit_table]["ProjectionExpression"], "not the requests"
 
 
+def test_what_the_first_entry_keeps(site: Make) -> None:
+    """What is stored outlives the code that stored it."""
+    s = site(Buy, Plain)
+    ids = (
+        started(s, "pay-17", order="o" * 129),
+        started(s, customer="c" * 129, order="o" * 129),
+        started(s, name="plain"),
+    )
+    kept = [s.engine.journal.entries(saga_id, [1])[1].details for saga_id in ids]
+    of_lists = [{name: each[name] for name in ("found_by", "label", "key") if name in each} for each in kept]
+    assert of_lists == [
+        {"found_by": FIND_BY, "label": "customer c-5", "key": "pay-17"},
+        {"found_by": FIND_BY},
+        {},
+    ]
+
+
 def test_control_items_have_none(site: Make) -> None:
     s = site(Buy)
     saga_id = started(s, "pay-17", order="o-secretly-unique")

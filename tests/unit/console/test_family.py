@@ -98,6 +98,18 @@ class TestFamily:
         assert f'href="/sagas?parent={numbered(1)}">more of them' in page
         assert sum(call[0] == "list" for call in service.asked) == 2
 
+    def test_a_failed_one_is_named_whether_it_is_shown_or_not(self) -> None:
+        service = a_family()
+        parent = {"type": "basket", "saga_id": numbered(1), "step": "parcels", "position": 0}
+        more = (a_saga(type="parcel", saga_id=numbered(number), parent=parent) for number in range(10, 400))
+        failed = service.sagas.pop(numbered(4))
+        service.sagas |= {saga["saga_id"]: saga for saga in more}
+        service.sagas |= {numbered(4): failed}
+        page = opened(service, f"/local/eu-central-1/sagas/basket/{numbered(1)}")
+        assert "parcels[2] parcel" not in text_of(page), "it is not among the first hundred"
+        assert f'href="/local/eu-central-1/sagas/parcel/{numbered(4)}"' in page
+        assert "takes no parcels of ***" in text_of(page)
+
     def test_a_saga_without_children_is_asked_for_none(self) -> None:
         service = FakeService([a_saga(saga_id=numbered(1))])
         assert "Children" not in text_of(opened(service, SAGA))
