@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from sagas.client.read.next_action import error_of, reason_of
 from sagas.client.transport import pages
+from sagas.core.events import CONTINUES_BY_ITSELF
 from sagas.core.states import ENDED
 from sagas.core.text import end_of
 from sagas.engine.read.answers import Page, Summary
@@ -87,7 +88,7 @@ class Selection(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=T
     def _fits(self, saga: Summary) -> bool:
         return (
             (not self.statuses or saga["status"] in self.statuses)
-            and (not self._needing or bool(saga["attention"]))
+            and (not self._needing or self._is_needing(saga))
             and (not self.stalled or "lease" in saga)
             and (not self.as_of or there_since(saga, stalled=self.stalled) <= self.as_of)
             # Lists of sagas that need an operator take no times.
@@ -102,6 +103,12 @@ class Selection(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=T
         at = _time(end_of(saga) if saga["status"] in ENDED else saga["created_at"])
         after = not self.since or at >= _time(self.since)
         return after and (not self.until or at < _time(self.until))
+
+    def _is_needing(self, saga: Summary) -> bool:
+        """Whether a saga needs an operator. Others on the attention list continue by themselves, and belong to a job
+        only if it is for their incident."""
+        attention = saga["attention"]
+        return attention is not None and (bool(self.code) or attention["code"] not in CONTINUES_BY_ITSELF)
 
     @staticmethod
     def _has_error(saga: Summary, error: str) -> bool:
