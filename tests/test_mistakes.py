@@ -202,7 +202,7 @@ def _all_undos(patch: Patch) -> None:
         for index, step in enumerate(state.steps):
             if step.status is StepStatus.COMPENSATION_FAILED:
                 state = state.with_step(index, replace(step, status=rules.undo_pending(step)))
-        after = undoing.committed(state)
+        after = undoing.entered(state)
         return undoing.proceed(plan, rules.next_undo(plan, after, len(after.steps)), now)
 
     in_place_of(patch, undoing.undos_redriven, redriven)
@@ -610,7 +610,7 @@ def _counts_backward(patch: Patch) -> None:
     def backward(state: SagaState) -> SagaState:
         return replace(state, seq=state.seq - 1)
 
-    patch.setattr(transitions, "committed", backward)
+    patch.setattr(transitions, "entered", backward)
 
 
 # The proof that a message is still in its queue.
