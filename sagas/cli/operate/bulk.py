@@ -218,7 +218,8 @@ def _do(target: Target, client: SagaClient, job: Batch, many: Mapping[str, Any])
             say("No saga matches.")
             raise typer.Exit
         _report(target, job)
-    question = f"{job.action.capitalize()} {count_of(count, 'saga')} of type {job.selection.type}?"
+    of = f"of type {job.selection.type}" if job.selection.type else "of all types"
+    question = f"{job.action.capitalize()} {count_of(count, 'saga')} {of}?"
     if not yes and not typer.confirm(question, err=True):
         fail("nothing was changed")
     if many["one_first"]:

@@ -113,7 +113,8 @@ class JobFolder:
                 for old in sorted(self._path.glob("*.json"), key=lambda each: each.stat().st_mtime)[:-_KEPT]:
                     old.unlink()
         except OSError as error:
-            raise SagaError(f"the job's file {path} cannot be written ({error.strerror})") from error
+            todo = "set HOME to a folder that you can write"
+            raise SagaError(f"the job's file {path} cannot be written ({error.strerror}); {todo}") from error
 
     def read(self, job: str) -> JobRecord:
         """Return a job. Raises ``NotFound`` if there is no such job, and ``SagaError`` if its file cannot be read."""
