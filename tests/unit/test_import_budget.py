@@ -25,14 +25,14 @@ STAGES = {
 
 
 BUDGET = {
-    "step": 70,
-    "api": 122,
-    "commands": 72,
-    "supervisor": 139,
-    "now": 93,
-    "bulk": 119,
-    "outbox": 74,
-    "archiving": 24,
+    "step": 71,
+    "api": 123,
+    "commands": 73,
+    "supervisor": 140,
+    "now": 94,
+    "bulk": 120,
+    "outbox": 75,
+    "archiving": 25,
 }
 """How many modules of the library each function may load, packages included. A function loads what it runs: whoever
 raises a number says what for."""
@@ -105,6 +105,7 @@ STEP = [
     "sagas.store.journal.entries",
     "sagas.store.journal.journal",
     "sagas.store.pauses",
+    "sagas.store.schema",
     "sagas.store.tables",
     "sagas.threads",
 ]

@@ -23,7 +23,8 @@ from sagas.store.control.mapping import (
     shard_of,
     wait_shard,
 )
-from sagas.store.tables import StoreSettings, Tables, packed
+from sagas.store.schema import PROGRESS
+from sagas.store.tables import StoreSettings, Tables
 
 STATUSES = attributes_of({f":{status}": status.value for status in (*SagaStatus, *StepStatus)})
 READABLE = "(attribute_not_exists(#format) OR #format <= :known_format)"
@@ -33,10 +34,7 @@ _ON_ITS_WAY = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value)
 
 def progress_of(progress: Progress) -> Item:
     """Return the stored form of a progress."""
-    late = {"late": True} if progress.late else {}
-    mark = {"redacted_by": progress.redacted_by} if progress.redacted_by else {}
-    stored = {"fraction": progress.fraction, "message": progress.message, "at": iso(progress.at)}
-    return packed(stored | late | mark)
+    return {"M": PROGRESS.packs(progress)}
 
 
 class ControlMarks:
