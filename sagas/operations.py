@@ -352,7 +352,8 @@ SET_RECOVERY_ATTEMPTS = Operation(
 ATTENTION = Operation(
     *("list_attention", "GET", "/attention", "read", "List the sagas that need an operator", "Sagas Incidents"),
     has_etag=True,
-    description="They cannot continue on their own. `group=incident` counts them by what is wrong.",
+    description="They cannot continue on their own, except for those that wait for a release or for their inputs. "
+    "`group=incident` counts them by what is wrong.",
 )
 TYPES = Operation(
     *("list_types", "GET", "/types", "read", "List the saga types", "Types"),

@@ -21,7 +21,9 @@ from sagas.console.links import Links
 from sagas.console.redaction import ConsoleRedaction, scrubbed
 from sagas.console.source import Source
 from sagas.core.text import ago, between, day, details_text, end_of, moment, plain, span
+from sagas.errors import SagaError
 from sagas.operations import VERBS
+from sagas.paths import parse_path
 from sagas.spellings import HIDDEN
 
 _LONGEST = 64 * 1024
@@ -102,6 +104,7 @@ class Desk:
             "read_only": self.read_only,
             "links": self.links,
             "ahead": lambda: round(self.ahead()),
+            "label_of": self.label,
         }
         self._templates.globals.update(shared)
 
@@ -141,7 +144,7 @@ class Desk:
     def view_of(self, saga: Mapping[str, Any]) -> tuple[Any, list[str]]:
         """Return a saga with redacted values, and the texts that were redacted."""
         hidden = list[str]()
-        view = dict(saga)
+        view = {**saga, "label": self.label(saga) or None}
         for name in ("request", "result"):
             if name in view:
                 view[name] = self.redaction.apply(view[name], hidden)
@@ -152,11 +155,26 @@ class Desk:
             if step.get("children"):
                 # The saga's rules do not say which values of a child to redact.
                 failures = [
-                    {**failure, "error": failure["error"] and {**failure["error"], "message": HIDDEN}}
+                    {
+                        **failure,
+                        "label": self.label(failure) or None,
+                        "error": failure["error"] and {**failure["error"], "message": HIDDEN},
+                    }
                     for failure in step["children"].get("failures", ())
                 ]
                 step["children"] = {**step["children"], "failures": failures}
         return scrubbed(view, hidden), hidden
+
+    def label(self, saga: Mapping[str, Any]) -> str:
+        """Return the label of a saga; empty if it has none, or if the console hides a search key of its type."""
+        if not saga["label"]:
+            return ""
+        try:
+            types = self.source.types()
+        except SagaError:  # without the types, nobody knows what to hide
+            return ""
+        paths = [path for each in types if each["type"] == saga["type"] for path in each["find_by"].values()]
+        return "" if not paths or any(self.redaction.hides(parse_path(path)) for path in paths) else saga["label"]
 
     def error(self, summary: Mapping[str, Any], full: Mapping[str, Any] | None) -> str:
         """Return the error of a listed saga. The message needs the full saga, which shows what to redact."""

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from sagas.console.settings import settings_of
 from sagas.errors import InvalidRequest
-from sagas.paths import EACH, Place, parse_path
+from sagas.paths import EACH, Place, nested, parse_path, value_at
 from sagas.spellings import HIDDEN, Secrets
 
 _BY_DEFAULT = re.compile(r"password|passwd|token|secret|card|iban", re.IGNORECASE)
@@ -45,6 +45,13 @@ class ConsoleRedaction:
             _texts(data, hidden)
             return HIDDEN
         return self._item(data, self.places, hidden, -1)
+
+    def hides(self, place: Place) -> bool:
+        """Whether a value at a place of a request is hidden, alone or with a value around it."""
+        try:
+            return value_at(self.apply(nested(place, "value"), []), place) != "value"
+        except LookupError:
+            return True
 
     def _walk(self, data: Any, places: Collection[Place], hidden: list[str], depth: int) -> Any:
         if depth > _DEEPEST:

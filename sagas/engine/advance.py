@@ -273,9 +273,15 @@ class Advancer(Struct, frozen=True):
         if send is not None and message is not None and send.dispatch == message.dispatch:
             keep_until = send.not_before
         elif send is not None:
-            inputs = message.inputs if message is not None else ()
-            self._send(committed.state, send, next_inputs(inputs, committed.entry, committed.state.digest))
+            self._send(committed.state, send, self._next_inputs(committed, message))
         return Advanced(committed.state, None, keep_until, adopted=committed.adopted, message=message)
+
+    def _next_inputs(self, committed: Committed, message: Message | None) -> tuple[CarriedInput, ...]:
+        state = committed.state
+        if message is None or not self.carry or state.saga not in self.registry:
+            return ()
+        taken = self.registry.get(state.saga).still_taken(state)
+        return next_inputs(message.inputs, committed.entry, state.digest, taken)
 
     def _correlated(self, state: SagaState) -> SagaState:
         """Fill in the correlation id. A long id is stored only in the first entry."""
@@ -296,7 +302,7 @@ class Advancer(Struct, frozen=True):
             undo=send.undo,
             dispatch=send.dispatch,
             correlation_id=self._correlated(state).correlation_id,
-            inputs=inputs if self.carry else (),
+            inputs=inputs,
             codeless=not send.undo and waits_without_code(self.plan(state), state, send.index),
         )
         try:

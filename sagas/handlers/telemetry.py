@@ -13,7 +13,7 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from msgspec import Struct
 
-from sagas.core.events import INPUTS, LOST, Fact, MessageResent, Postponed, SagaRecoveryExhausted
+from sagas.core.events import INPUTS, LOST, Fact, MessageResent, Postponed, SagaRecovered, SagaRecoveryExhausted
 from sagas.core.rules import unread_of
 from sagas.core.states import SagaState, SagaStatus, StepStatus
 from sagas.core.text import iso
@@ -139,8 +139,15 @@ class Telemetry:
             self.count(f"Saga{after.status.value.title().replace('_', '')}", after.saga)
         if listed:
             self.count("SagaNeedsAttention", after.saga)
-        if isinstance(fact, MessageResent | SagaRecoveryExhausted):
-            self.count(fact.action, after.saga)
+        match fact:
+            case SagaRecovered():
+                self.count("SagaRecovered", after.saga)
+            case MessageResent():
+                self.count("MessageResent", after.saga)
+            case SagaRecoveryExhausted():
+                self.count("SagaRecoveryExhausted", after.saga)
+            case _:
+                pass
         if isinstance(fact, Postponed) and fact.because == INPUTS and unread_of(after):
             self.measure("InputsUnread", 1)
             self.problem("inputs cannot be read", saga=after.saga, saga_id=after.saga_id)

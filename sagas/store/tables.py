@@ -25,7 +25,7 @@ from pynamodb.indexes import GlobalSecondaryIndex, IncludeProjection, KeysOnlyPr
 from pynamodb.models import Model
 
 from sagas.aws import BEST_EFFORT
-from sagas.core.rules import attention_code, step_in_trouble, unread_of
+from sagas.core.rules import attention_code, error_in_trouble, listed_since, step_in_trouble
 from sagas.core.states import SagaState
 from sagas.core.text import iso
 from sagas.store.connection import SharedConnection
@@ -276,7 +276,8 @@ class Incident(Struct, frozen=True):
         saga: the saga type's name.
         step: the failed step.
         code: why it needs one.
-        error_type: the first 200 characters of the error's type; empty if there is none.
+        error_type: the first 200 characters of the error's type, or the release that a saga waits for; empty if there
+            is none.
         at: when it began, in the stored form.
     """
 
@@ -289,9 +290,8 @@ class Incident(Struct, frozen=True):
     @classmethod
     def of(cls, state: SagaState) -> Incident:
         """Return the incident of a state."""
-        unread = unread_of(state)
-        error = state.error_type[:_LONGEST_ERROR]
-        at = iso(unread.since if unread else state.attention)
+        error = error_in_trouble(state)[:_LONGEST_ERROR]
+        at = iso(listed_since(state))
         return cls(state.saga, step_in_trouble(state), attention_code(state).value, error, at)
 
     @classmethod

@@ -23,6 +23,7 @@ from sagas.client.operate.outcomes import CallOutcome, Report, outcome_of
 from sagas.client.operate.pacing import job_reason, new_job, paced
 from sagas.client.read.next_action import error_of
 from sagas.client.transport import pages
+from sagas.core.events import CONTINUES_BY_ITSELF
 from sagas.core.ids import LONGEST_CANCEL_REASON
 from sagas.core.states import ENDED, SagaStatus
 from sagas.core.text import end_of
@@ -67,7 +68,7 @@ def choose(
     """Return the sagas that an operation applies to, from lists of the API."""
     statuses = (status,) if status is not None else _USUAL[action]
     needing = _all(lambda cursor: client.attention(name, limit=_PAGE, cursor=cursor))
-    attention = (saga for saga in needing if _is_between(since, saga, until))
+    attention = (saga for saga in needing if _needs_operator(saga) and _is_between(since, saga, until))
     if action == "resolve" and status is None and not find:
         sagas = attention
     elif find:
@@ -80,9 +81,15 @@ def choose(
             sagas = chain(sagas, (saga for saga in attention if saga["status"] not in _AT_REST))
     chosen = dict[str, Summary]()
     for saga in sagas:
-        if _has_error(saga, error) and (action != "resolve" or saga["attention"]):
+        if _has_error(saga, error) and (action != "resolve" or _needs_operator(saga)):
             chosen.setdefault(saga["saga_id"], saga)
     return [*chosen.values()]
+
+
+def _needs_operator(saga: Summary) -> bool:
+    """Whether a saga needs an operator. Others on the attention list continue by themselves."""
+    attention = saga["attention"]
+    return attention is not None and attention["code"] not in CONTINUES_BY_ITSELF
 
 
 def _has_error(saga: Summary, error: str | None) -> bool:

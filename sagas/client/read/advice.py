@@ -210,7 +210,8 @@ def failed_children(saga: SagaView) -> list[str]:
         children = step.get("children")
         for failure in children.get("failures", ()) if children else ():
             why = f": {_error(failure['error'])}" if failure["error"] else ""
-            lines.append(f"{step['name']}[{failure['position']}] {failure['saga_id']} {failure['status']}{why}")
+            label = f"{failure['label']} " if failure["label"] else ""
+            lines.append(f"{step['name']}[{failure['position']}] {label}{failure['saga_id']} {failure['status']}{why}")
     return [plain(line) for line in lines]
 
 

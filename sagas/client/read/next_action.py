@@ -135,6 +135,12 @@ _NEEDED: Mapping[str, NextAction] = {
         "If it is no outage of AWS, see the error that the reason names.",
         *("{step}", "inputs-unread", (Do.RECOVER, Do.CANCEL)),
     ),
+    AttentionCode.DOES_NOT_FIT: NextAction(
+        *(Do.NOTHING, "Deploy", "Step {step} does not fit the release"),
+        "If a deployment is under way, the sagas continue without you. Otherwise deploy code that has the step, or "
+        "retire it (`retired=True`), before they need you.",
+        *("{step}", "needs-attention", (Do.CANCEL,)),
+    ),
     AttentionCode.OVERDUE: NextAction(
         *(Do.NOTHING, "Wait", "Its deadline has passed"),
         "The saga continues, and leaves the attention list when it ends.",
@@ -182,11 +188,15 @@ def next_action(saga: Mapping[str, Any], now: float) -> NextAction:
 def _next_action(saga: Mapping[str, Any], now: float) -> NextAction:
     attention: Mapping[str, Any] = saga.get("attention") or {}
     code: str = attention.get("code", "")
-    overdue = code == AttentionCode.OVERDUE  # an overdue saga that is past its pivot still runs
+    # An overdue saga that is past its pivot still runs, and of one that waits for a release its page says more.
+    overdue = code == AttentionCode.OVERDUE
+    waits = code == AttentionCode.DOES_NOT_FIT and "waiting" in saga
     if saga.get("purged_at") or saga.get("resolution"):
         return NextAction(Do.NOTHING)
-    if code and not overdue:
+    if code and not overdue and not waits:
         action = needed(code, attention["step"], saga["saga_id"], saga.get("in_doubt", ()))
+        if saga["status"] == SagaStatus.COMPENSATING:  # it can no longer be cancelled
+            return replace(action, others=tuple(do for do in action.others if do is not Do.CANCEL))
         in_flight = code == AttentionCode.RECOVERY_EXHAUSTED and saga["status"] not in ENDED
         return replace(action, others=(Do.CANCEL,)) if in_flight else action
     if saga["status"] == SagaStatus.FAILED:  # a child; its parent needs the operator
@@ -202,8 +212,8 @@ def _in_flight(saga: Mapping[str, Any], now: float, *, overdue: bool) -> NextAct
     """Return the next action on a saga that runs, or that waits for something other than an operator."""
     waiting = saga.get("waiting")
     if waiting and waiting["kind"] == "release":
-        others = (Do.RECOVER, Do.CANCEL) if saga["status"] != SagaStatus.COMPENSATING else (Do.RECOVER,)
-        others = others if "step" in waiting else ()  # if the type is not deployed, the API refuses both
+        # A cancel is refused while the saga is undone, and if its type is not deployed. A look finds no other code.
+        others = (Do.CANCEL,) if saga["status"] != SagaStatus.COMPENSATING and "step" in waiting else ()
         problem = "The saga waits for a release"
         return NextAction(Do.NOTHING, "", problem, release_awaited(saga), waiting.get("step", ""), others=others)
     if waiting and waiting["kind"] == "inputs":

@@ -36,6 +36,7 @@ _LEVELS = {
     "failed": "bad",
     "code missing": "info",
     "type changed": "info",
+    "does not fit": "info",
     "breaker open": "info",
     "waits for you": "info",
     "orphans": "info",
@@ -126,7 +127,7 @@ def _of_sagas(desk: Desk, incidents: Sequence[Mapping[str, Any]]) -> list[Group]
         group.runbook, group.do = action.runbook, "" if action.do is Do.NOTHING else str(action.do)
         group.label, group.others = action.title, tuple(str(do) for do in action.others if do in LABELS)
         group.since, group.more = incident["first_seen"], max(incident["count"] - len(matching), 0)
-        group.sagas = [_item(saga, "") for saga in matching]
+        group.sagas = [_item(saga, _until(saga["attention"].get("until"))) for saga in matching]
         groups.append(group)
         if matching:
             heads[group.anchor] = matching[0]
@@ -134,12 +135,23 @@ def _of_sagas(desk: Desk, incidents: Sequence[Mapping[str, Any]]) -> list[Group]
     full = desk.source.in_full([*heads.values()])
     for group in groups:
         if (head := heads.get(group.anchor)) is not None:
-            group.error = desk.error(head, full.get(head["saga_id"])) or head["attention"]["reason"]
+            reason = head["attention"]["reason"]
+            # What a saga that waits for a release has failed before does not matter to that wait.
+            error = "" if "until" in head["attention"] else desk.error(head, full.get(head["saga_id"]))
+            group.error = error or reason
     return groups
 
 
+def _until(text: str | None) -> str:
+    return f"until {text[:16].replace('T', ' ')} UTC" if text else ""
+
+
 def _item(saga: Mapping[str, Any], remark: str) -> dict[str, Any]:
-    return {**{part: saga[part] for part in ("type", "saga_id", "seq")}, "since": saga["updated_at"], "remark": remark}
+    return {
+        **{part: saga[part] for part in ("type", "saga_id", "seq", "label")},
+        "since": saga["updated_at"],
+        "remark": remark,
+    }
 
 
 def _stalled(leased: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]:
@@ -243,8 +255,7 @@ def _waiting(desk: Desk, waiting: Sequence[Mapping[str, Any]]) -> Iterable[Group
         group = found.setdefault(key, Group("waits for you", saga["type"], title, "", means))
         group.others = (str(Do.CANCEL),)
         group.since = min(group.since or saga["updated_at"], saga["updated_at"])
-        until = step.get("waits_until")
-        group.sagas.append(_item(saga, f"until {until[:16].replace('T', ' ')} UTC" if until else ""))
+        group.sagas.append(_item(saga, _until(step.get("waits_until"))))
         if group.link == "":
             group.link, group.label = desk.saga_path(saga["type"], saga["saga_id"]), "Review"
     return found.values()

@@ -65,7 +65,7 @@ def show(
         http_status,
         saga=saga,
         family=scrubbed(family, hidden),
-        child_errors=_errors_of_children(desk, saga, family),
+        child_errors=_errors_of_children(desk, saga),
         action=action,
         do="" if action.do is Do.NOTHING else str(action.do),
         others=[str(do) for do in dict.fromkeys((*action.others, *again, *_usual(saga["status"]))) if LABELS.get(do)],
@@ -120,18 +120,15 @@ def _wait(saga: Mapping[str, Any], declared: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def _errors_of_children(desk: Desk, saga: Mapping[str, Any], family: Mapping[str, Any] | None) -> dict[str, str]:
+def _errors_of_children(desk: Desk, saga: Mapping[str, Any]) -> dict[str, str]:
     """Return the errors of children by id. A message needs the full child, which shows what to redact."""
-    failures = dict[str, Any]()
-    for step in saga["steps"]:
-        of: dict[str, Any] = step.get("children") or {}
-        failures |= {each["saga_id"]: each for each in of.get("failures", ())}
-    failed = [child["saga"] for child in family["children"] if child["saga"]["saga_id"] in failures] if family else []
-    full = desk.source.in_full(failed)
+    of_steps: list[Mapping[str, Any]] = [step.get("children") or {} for step in saga["steps"]]
+    failures = [failure for of in of_steps for failure in of.get("failures", ())]
+    full = desk.source.in_full(failures)
     errors = dict[str, str]()
-    for saga_id, failure in failures.items():
-        error = desk.error({"error": failure["error"]}, full.get(saga_id))
-        errors[saga_id] = error or (failure["error"]["type"] if failure["error"] else "")
+    for failure in failures:
+        error = desk.error({"error": failure["error"]}, full.get(failure["saga_id"]))
+        errors[failure["saga_id"]] = error or (failure["error"]["type"] if failure["error"] else "")
     return errors
 
 

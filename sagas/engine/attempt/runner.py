@@ -33,14 +33,12 @@ from sagas.errors import (
     listed,
     text_of,
 )
+from sagas.store.journal.entries import REQUEST_SEQ
 
 if TYPE_CHECKING:
     from sagas.engine.attempt.coroutines import EventLoop
 
 _CHILDREN_CHANGED = "its children have other types now, or another order"
-REQUEST_SEQ = 1
-"""The journal entry that holds the request."""
-
 LARGEST_RESULT = 4_000_000
 """A step may return this many bytes of JSON. Larger results would not fit into a response of the API."""
 

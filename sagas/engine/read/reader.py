@@ -6,15 +6,17 @@ import builtins
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sagas.core.events import AttentionCode
 from sagas.core.gates import Pause, Scope
 from sagas.core.ids import child_id, children_ids, id_for_key
-from sagas.core.rules import forward, needs_attention, unread_of
+from sagas.core.rules import awaits_release, forward, needs_attention, unread_of
 from sagas.core.states import ENDED, SagaState, SagaStatus
-from sagas.core.text import iso
+from sagas.core.text import epoch, iso
 from sagas.engine.clock import claimed_at
 from sagas.engine.operate.breaker import Breakers
 from sagas.engine.read.answers import (
@@ -27,8 +29,9 @@ from sagas.engine.read.answers import (
     Page,
     SagaView,
     Summary,
+    WaitingView,
 )
-from sagas.engine.read.redacting import Texts, redacted
+from sagas.engine.read.redacting import Texts, redacted, start_shown, without_labels
 from sagas.engine.read.remains import ReadOnlySaga, Remains, why_read_only
 from sagas.engine.read.views import (
     audit_view,
@@ -143,11 +146,16 @@ class Reader(Struct, frozen=True):
         return self.show_stored(name, saga_id, state), etag
 
     def show(self, name: str, saga_id: str, *, payloads: bool = True) -> SagaView:
-        """Return one saga with its steps, request and results. A purged saga has no payloads."""
+        """Return one saga with its steps, request and results. A purged saga has no payloads. Without ``payloads``, it
+        has no labels either, because they are made of requests."""
         return self.show_stored(name, saga_id, self.stored(name, saga_id), payloads=payloads)
 
     def show_stored(self, name: str, saga_id: str, state: SagaState | None, *, payloads: bool = True) -> SagaView:
         """Return what :meth:`show` returns, for a saga that :meth:`stored` has read."""
+        view = self._view(name, saga_id, state, payloads=payloads)
+        return view if payloads else without_labels(view)
+
+    def _view(self, name: str, saga_id: str, state: SagaState | None, *, payloads: bool) -> SagaView:
         if state is None or state.purge is not None:
             remains = self.read_only(name, saga_id)
             entries, left_out = self._loaded(remains.state, remains.entries, payloads)
@@ -158,7 +166,8 @@ class Reader(Struct, frozen=True):
 
         entries, left_out = self._loaded(state, self.journal.history(saga_id, up_to=state.seq), payloads)
         texts, pause = Texts.of(entries, left_out, self.registry.redaction(name)), self._pause(state)
-        view = saga_view(texts.state(state), [*map(texts.entry, entries)], paused=pause is not None)
+        shown, release = [*map(texts.entry, entries)], self._release(state)
+        view = saga_view(texts.state(state), shown, paused=pause is not None, release=release)
         view = self._with_children(view, state)
         view, step = self._finished(view, state, entries, left_out), state.current
         if pause is not None:
@@ -214,11 +223,15 @@ class Reader(Struct, frozen=True):
             failed = sorted(failed, key=lambda child: (not child.seq, child.position))[:_MOST_FAILURES]
             by_id = {child_id(state.saga_id, step.name, child.position, child.round): child for child in failed}
             states = self.control.get_many(list(by_id))
+            starts = self._starts(states.values())
             errors = self.journal.entries_of((saga_id, child.seq) for saga_id, child in by_id.items() if child.seq)
             children["failures"] = [
                 {
                     "position": child.position,
+                    "type": states[saga_id].saga,
                     "saga_id": saga_id,
+                    "label": starts[saga_id].get("label"),
+                    "updated_at": iso(states[saga_id].updated_at),
                     "status": states[saga_id].status.value,
                     "error": self._error(states[saga_id], errors.get(saga_id, {}).get(child.seq)),
                 }
@@ -245,6 +258,11 @@ class Reader(Struct, frozen=True):
         more = IndexPosition("child", str(after + limit)).cursor if len(ids) > after + limit else None
         return {"sagas": self._summaries(states), "cursor": more}
 
+    def _release(self, state: SagaState) -> WaitingView | None:
+        """Return what release a saga on the attention list waits for; ``None`` if it does not, or if its code is
+        deployed by now."""
+        return release_view(state, self.registry.plan(state)) if awaits_release(state) else None
+
     def paused(self, state: SagaState) -> bool:
         """Whether a pause stops the saga before its next step or undo."""
         return self._pause(state) is not None
@@ -256,15 +274,26 @@ class Reader(Struct, frozen=True):
         scope = self.pauses.holding_back(state)
         return (scope, self.pauses.get(scope)) if scope else None
 
+    def _starts(self, states: Iterable[SagaState]) -> dict[str, Mapping[str, Any]]:
+        """Return by id the details of the sagas' first entries that may be shown."""
+        saved = {state.saga_id: self.registry.redaction(state.saga) for state in states}
+        details = self.journal.first_details(saved)
+        return {saga_id: start_shown(details.get(saga_id, {}), redaction) for saga_id, redaction in saved.items()}
+
     def _summaries(self, states: Sequence[SagaState]) -> builtins.list[Summary]:
-        """Return sagas as a list shows them. The journal is read only for sagas with an error."""
+        """Return sagas as a list shows them. Of the journal, the first entries and those with errors are read."""
         places = [(state.saga_id, seq) for state in states for seq in errors_in(state)]
         entries = self.journal.entries_of(dict.fromkeys(places)) if places else {}
+        starts = self._starts(states)
         summaries = builtins.list[Summary]()
         for state in states:
             texts, own = Texts(self.registry.redaction(state.saga)), entries.get(state.saga_id, {})
             shown = {seq: texts.entry(entry) for seq, entry in own.items()}
-            summaries.append(summary_view(state, shown, paused=self.paused(state)))
+            summaries.append(
+                summary_view(
+                    state, starts[state.saga_id], shown, paused=self.paused(state), release=self._release(state)
+                )
+            )
         return summaries
 
     def _finished(
@@ -426,18 +455,19 @@ class Reader(Struct, frozen=True):
         incidents = builtins.list[IncidentView]()
         for group in sorted(found[:_MOST_INCIDENTS], key=lambda group: group.first):
             of_type, step, code, error_type = group.kind
-            incidents.append(
-                {
-                    "type": of_type,
-                    "step": step,
-                    "code": code,
-                    "error_type": error_type or None,
-                    "count": group.count,
-                    "at_least": group.count == _MOST_OF_ONE,
-                    "first_seen": group.first,
-                    "last_seen": group.last,
-                }
-            )
+            incident: IncidentView = {
+                "type": of_type,
+                "step": step,
+                "code": code,
+                "error_type": error_type or None,
+                "count": group.count,
+                "at_least": group.count == _MOST_OF_ONE,
+                "first_seen": group.first,
+                "last_seen": group.last,
+            }
+            if code == AttentionCode.DOES_NOT_FIT:
+                incident["until"] = iso(epoch(group.first) + self.registry.settle)
+            incidents.append(incident)
         return {"incidents": incidents, "at_least": len(found) > _MOST_INCIDENTS}
 
     def attention(self, name: str | None, limit: int, cursor: str | None, *wrong: str) -> Page:
@@ -446,7 +476,11 @@ class Reader(Struct, frozen=True):
         kind = () if name is None else (name, *wrong)
         page = self.listing.attention(limit, cursor, kind)
         # The index may be behind, and who acts on an incident acts on no saga that has another problem by now.
-        needy = [state for state in self.control.readable(page.saga_ids) if needs_attention(state) or unread_of(state)]
+        needy = [
+            state
+            for state in self.control.readable(page.saga_ids)
+            if needs_attention(state) or unread_of(state) or self._release(state)
+        ]
         beginning = key_before(kind)
         alike = [state for state in needy if Incident.of(state).key.startswith(beginning)]
         return {"sagas": self._summaries(alike), "cursor": page.cursor}

@@ -12,6 +12,7 @@ from sagas.core.gates import Pause, Scope
 from sagas.core.rules import (
     Plan,
     attention_code,
+    error_in_trouble,
     forward,
     misfit,
     needs_attention,
@@ -20,7 +21,7 @@ from sagas.core.rules import (
     unread_of,
 )
 from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatus, Unread
-from sagas.core.text import epoch, iso
+from sagas.core.text import epoch, iso, moment
 from sagas.engine.clock import claimed_at
 from sagas.engine.read.answers import (
     AttentionView,
@@ -75,8 +76,20 @@ def _error_at(entry: Entry | None, longest: int | None) -> SagaErrorView | None:
     return {"step": entry.step, "type": error["type"], "message": error["message"][:longest]}
 
 
-def _attention(state: SagaState, entries: Mapping[int, Entry]) -> AttentionView | None:
-    """Return why a saga needs an operator, since when, and its error; ``None`` if it needs no operator."""
+def _attention(state: SagaState, entries: Mapping[int, Entry], release: WaitingView | None) -> AttentionView | None:
+    """Return why a saga is on the attention list, since when, and its error; ``None`` if it is not. ``release``: that
+    it is there because it waits for a release."""
+    if release is not None:
+        until = release["until"] or iso(state.settling_since)
+        return {
+            "code": AttentionCode.DOES_NOT_FIT.value,
+            "step": step_in_trouble(state),
+            "error_type": error_in_trouble(state),
+            "reason": f"{release.get('message')}; the saga waits for a release until {moment(until)}",
+            "since": iso(state.settling_since),
+            "error": None,
+            "until": until,
+        }
     unread = unread_of(state)
     if not needs_attention(state) and unread is None:
         return None
@@ -94,12 +107,21 @@ def _attention(state: SagaState, entries: Mapping[int, Entry]) -> AttentionView 
 
 
 def summary_view(
-    state: SagaState, entries: Mapping[int, Entry], *, paused: bool = False, longest: int | None = _SHORT
+    state: SagaState,
+    start: Mapping[str, Any],
+    entries: Mapping[int, Entry],
+    *,
+    paused: bool = False,
+    release: WaitingView | None = None,
+    longest: int | None = _SHORT,
 ) -> Summary:
-    """Return a saga as lists show it."""
+    """Return a saga as lists show it. ``start``: the details of its first entry that may be shown. ``release``: that
+    the saga is on the attention list because it waits for a release."""
     summary: Summary = {
         "saga_id": state.saga_id,
         "type": state.saga,
+        "label": start.get("label"),
+        "key": start.get("key"),
         "version": state.version,
         "status": state.status.value,
         "seq": state.seq,
@@ -108,7 +130,7 @@ def summary_view(
         "cancel_requested_at": _when(state.cancel.at),
         "paused": paused,
         "error": _saga_error(state, entries, longest),
-        "attention": _attention(state, entries),
+        "attention": _attention(state, entries, release),
         "created_at": iso(state.created_at),
         "updated_at": iso(state.updated_at),
         "ended_at": _when(state.ended_at),
@@ -299,12 +321,15 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
     return view
 
 
-def saga_view(state: SagaState, entries: Sequence[Entry], *, paused: bool = False) -> SagaView:
-    """Return a saga with its steps."""
+def saga_view(
+    state: SagaState, entries: Sequence[Entry], *, paused: bool = False, release: WaitingView | None = None
+) -> SagaView:
+    """Return a saga with its steps. ``release``: as for :func:`summary_view`."""
     by_seq = {entry.seq: entry for entry in entries}
     settled, progress, step = by_seq.get(state.resolution_seq), state.progress, state.current
+    start = by_seq[1].details if 1 in by_seq else {}
     view: SagaView = {
-        **summary_view(state, by_seq, paused=paused, longest=None),
+        **summary_view(state, start, by_seq, paused=paused, release=release, longest=None),
         "request": _payload(by_seq.get(1)),
         "steps": [_step_view(state, index, entries) for index in range(len(state.steps))],
         "progress": None,
@@ -378,7 +403,8 @@ def release_view(state: SagaState, plan: Plan) -> WaitingView | None:
     message = state.unreadable if since else ""
     if failure is not None:
         kind = "" if failure.code_missing else f" as {KINDS[step.waits_for]}"
-        message = f"the {'undo' if state.undoing else 'code'} of step {step.name} is not deployed here{kind}"
+        code = "undo" if state.undoing else "code"
+        message = f"the {code} of step {step.name} of release {state.version} is not deployed here{kind}"
     return {"kind": "release", "until": _when(until), "step": step.name, "message": message} if message else None
 
 

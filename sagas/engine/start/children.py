@@ -64,7 +64,7 @@ class ChildCreator(Struct, frozen=True):
         if self.search_keys is not None:
             with suppress(InvalidRequest):  # the child still starts, and its first step reports the error
                 values = values_of(saga_type, request)
-        more = named(values) | trace_details(self.headers)
+        more = named(saga_type.definition, values) | trace_details(self.headers)
         blueprint = self.blueprints.name(saga_type.definition)
         entry = first_entry(saga_type, saga_id, request, PARENT, self.clock, blueprint, more)
         details = {**entry.details, "parent": asdict(parent)}

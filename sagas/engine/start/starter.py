@@ -34,6 +34,8 @@ from sagas.store.pauses import Pauses
 from sagas.store.types.streaks import FOREVER
 
 _TRIES = 5
+_KEPT_OF_KEY = 128
+"""So many characters of an idempotency key, which is ASCII, are kept in the first entry, for lists."""
 _SURELY_SENT = 4.0
 """Seconds after which an unclaimed saga may lack its first message. A second message does no harm."""
 
@@ -126,7 +128,8 @@ class Starter:
         if refusal is not None and not self._journal.entries(saga_id, [1]):
             raise refusal
         self._pauses.claim_tables()
-        more = named(values) | trace_details(self._headers)
+        more = named(saga_type.definition, values) | trace_details(self._headers)
+        more |= {"key": key[:_KEPT_OF_KEY]} if key else {}
         blueprint = self._blueprints.name(saga_type.definition)
         entry = first_entry(saga_type, saga_id, request, actor, self._clock, blueprint, more)
         entry = entry if correlation_id is None else replace(entry, correlation_id=correlation_id)

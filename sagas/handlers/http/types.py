@@ -20,6 +20,7 @@ from sagas.handlers.http.openapi import describe
 from sagas.handlers.tasks.recovering import recover as recover_sagas
 from sagas.handlers.telemetry import telemetry
 from sagas.operations import PauseChange, RecoveryOptions
+from sagas.paths import path_text
 from sagas.store.types.streaks import FOREVER
 
 
@@ -49,6 +50,7 @@ def type_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]
             "failures": len(streak.failures),
             "pauses": views,
             "cancellable": definition.cancellable,
+            "find_by": {key.name: path_text(key.path) for key in definition.find_by},
             "request": json_schema(definition.request_type),
             "steps": [_step(step) for step in definition.steps],
         }

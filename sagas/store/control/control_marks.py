@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
+from sagas.core.rules import awaits_release, listed_since
 from sagas.core.states import Progress, SagaState, SagaStatus, StepStatus
 from sagas.core.text import iso
 from sagas.errors import FORMAT, SagaError
@@ -16,6 +19,7 @@ from sagas.store.control.mapping import (
     PAUSED,
     Item,
     attributes_of,
+    incident_place,
     number_in,
     paused_shard,
     paused_until,
@@ -52,19 +56,22 @@ class ControlMarks:
         """Set the cancel flag; return ``False`` if the state no longer allows it, for example because the pivot has
         completed.
 
-        A saga that waited becomes due for the supervisor, in case the caller dies before it acts.
+        A saga that waited becomes due for the supervisor, in case the caller dies before it acts. It waits for no
+        release and no operator any more.
         """
         model = self._tables.control
         waiting = before.status in (SagaStatus.DEAD_LETTERED, SagaStatus.WAITING)
         able = (before.status.value,) if waiting else _ON_ITS_WAY
+        unlisted = [model.incident_shard.remove(), model.incident.remove()]
         flag = [
             model.cancel_requested_at.set(iso(after.cancel.at)),
             model.cancel_requested_by.set(after.cancel.by or "unknown"),
             *([model.cancel_reason.set(after.cancel.reason)] if after.cancel.reason else []),
+            *([model.settling_since.remove(), *unlisted] if before.settling_since else []),
         ]
         shard = shard_of(before.saga_id, self._settings.shards)
         back = [model.open_shard.set(str(shard)), model.due.set(iso(after.cancel.at))]
-        back += [model.incident_shard.remove(), model.incident.remove()]
+        back += [] if before.settling_since else unlisted
         allowed = model.status.is_in(*able) & model.cancel_requested_at.does_not_exist()
         for index, step in enumerate(before.steps):
             if step.pivot:  # rule 17: past the pivot a saga only goes forward
@@ -116,7 +123,7 @@ class ControlMarks:
 
     def mark_paused(self, state: SagaState) -> bool:
         """Mark the saga as paused, so that it needs no message; return ``False`` if it has changed since it was read,
-        or a worker holds it."""
+        or a worker holds it. While it is paused, it waits for no release."""
         shard = shard_of(state.saga_id, self._settings.shards)
         key = paused_shard(state.saga, shard, undo=state.undoing)
         values = attributes_of({":open_shard": key, ":due": iso(paused_until(state))})
@@ -124,17 +131,22 @@ class ControlMarks:
         if not state.undoing:  # a cancel that was accepted in the meantime needs the message
             condition += " AND attribute_not_exists(#cancel_requested_at)"
         change = "SET #open_shard = :open_shard, #due = :due"
+        if state.settling_since:
+            change += f" REMOVE #settling_since{', #incident_shard, #incident' if awaits_release(state) else ''}"
         return self._marked(state.saga_id, condition, change, values | seen(state))
 
     def mark_settling(self, state: SagaState) -> bool:
-        """Record when a saga began to wait for a release of code that fits it, unless that is already recorded or the
-        saga has changed. After the end of a long wait, no message is sent ahead any more."""
+        """Record when a saga began to wait for a release of code that fits it, and list it, unless that is already
+        recorded or the saga has changed. After the end of a long wait, no message is sent ahead any more."""
         unchanged = f"{READABLE} AND #token = :seen_token AND #seq = :seen_seq"
         condition = f"{unchanged} AND attribute_not_exists(#settling_since)"
         values = seen(state) | attributes_of({":settling_since": int(state.settling_since)})
         change = "SET #settling_since = :settling_since"
+        shard = shard_of(state.saga_id, self._settings.shards)
+        if awaits_release(state):
+            values |= {f":{name}": value for name, value in incident_place(state, shard).items()}
+            change += ", #incident_shard = :incident_shard, #incident = :incident"
         if sent_ahead(state):
-            shard = shard_of(state.saga_id, self._settings.shards)
             values |= attributes_of({":wait_shard": wait_shard(shard), ":open_shard": str(shard)})
             condition += " AND #open_shard = :wait_shard"
             change += ", #open_shard = :open_shard"
@@ -142,9 +154,11 @@ class ControlMarks:
 
     def mark_resumed(self, state: SagaState, due: float) -> bool:
         """End the mark of a paused saga, which becomes due at ``due``; return ``False`` if it is no longer paused. If
-        it waits for a release, that wait begins again."""
+        it waits for a release, that wait begins again. A worker may have marked that wait since the saga was read."""
         model, shard = self._tables.control, shard_of(state.saga_id, self._settings.shards)
         back = [model.open_shard.set(str(shard)), model.due.set(iso(due)), model.settling_since.remove()]
+        if not listed_since(replace(state, settling_since=0.0)):
+            back += [model.incident_shard.remove(), model.incident.remove()]
         return self._changed(state.saga_id, back, model.open_shard.startswith(PAUSED))
 
     def push_due(self, saga_id: str, seen: str, due: float) -> bool:

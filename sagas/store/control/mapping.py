@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from functools import lru_cache
 
-from sagas.core.rules import LONG_WAIT, forward, in_wait, quiet_until, unread_of
+from sagas.core.rules import LONG_WAIT, awaits_release, forward, in_wait, quiet_until, unread_of
 from sagas.core.states import Order, SagaState, SagaStatus, StepState
 from sagas.core.text import epoch, iso
 from sagas.errors import NewerFormat, check_format
@@ -142,13 +142,18 @@ def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at
     stopped = bool(state.attention) and (state.ended or waiting)
     goes_on = state.attention and (state.unanswered or (state.overdue and forward(state)))
-    if stopped or goes_on or unread_of(state):
+    if stopped or goes_on or unread_of(state) or awaits_release(state):
         # The attention list is an index of its own, because it does not depend on when the supervisor looks at the
         # saga.
-        item |= attributes_of({"incident_shard": str(shard), "incident": Incident.of(state).key})
+        item |= incident_place(state, shard)
     if place := _open_place(state, settings, stale_after, stopped=stopped):
         item |= attributes_of({"open_shard": place[0], "due": iso(place[1])})
     return item
+
+
+def incident_place(state: SagaState, shard: int) -> Item:
+    """Return the keys of a saga on the attention list."""
+    return attributes_of({"incident_shard": str(shard), "incident": Incident.of(state).key})
 
 
 def _open_place(

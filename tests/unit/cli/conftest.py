@@ -44,7 +44,8 @@ PAUSE: dict[str, Any] = {
 }  # fmt: skip
 DEFINITION: dict[str, Any] = {
     "type": "create-zip", "version": "1", "description": "", "active": False, "paused": False, "reason": "closed",
-    "failures": 0, "pauses": [PAUSE | {"starts_only": True, "reason": "closed"}], "cancellable": True, "request": {},
+    "failures": 0, "pauses": [PAUSE | {"starts_only": True, "reason": "closed"}], "cancellable": True, "find_by": {},
+    "request": {},
     "steps": [{"name": "upload"}, {"name": "announce"}],
 }  # fmt: skip
 

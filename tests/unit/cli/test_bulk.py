@@ -244,6 +244,35 @@ def test_lists_by_key(api: StubApi, run: Run) -> None:
     assert api.asked[0].path == "/v1/sagas?type=create-zip&idempotency_key=order%201"
 
 
+def test_lists_name_sagas_by_label_and_key_before_the_id(
+    api: StubApi, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = {"label": "order o-17\x1b[31m · customer c-5", "key": "pay-17\n"}
+    api.will(200, page(a_saga(**about), a_saga(saga_id=SAGA_ID[:-1] + "0")))
+    head, first, second = run("list", "create-zip").stdout.splitlines()
+    assert head.split()[:4] == ["label", "key", "id", "type"]
+    assert first.startswith(f"order o-17 [31m · customer c-5  pay-17  {SAGA_ID}")
+    assert second.split()[0] == SAGA_ID[:-1] + "0"
+    api.answers.clear()
+    api.will(200, page(a_saga()))
+    assert run("list", "create-zip").stdout.split()[:2] == ["id", "type"]
+    api.answers.clear()
+    api.will(200, page(a_saga(**about)))
+    listed = json.loads(run("list", "create-zip", "--json").stdout)["sagas"][0]
+    assert {name: listed[name] for name in about} == about
+    for name, value in (("FORCE_COLOR", "1"), ("COLUMNS", "60")):  # as on a terminal
+        monkeypatch.setenv(name, value)
+    narrow = re.sub("\x1b\\[[0-9;]*m", "", run("list", "create-zip").stdout).splitlines()
+    assert narrow[0].split()[:2] == ["label", "id"], "one of them is enough"
+
+
+def test_a_saga_is_shown_with_label_and_key(api: StubApi, run: Run) -> None:
+    api.will(200, a_saga(label="order o-17\x1b[31m", key="pay-17"))
+    shown = run("show", "create-zip", SAGA_ID).stdout
+    assert f"create-zip order o-17 [31m {SAGA_ID} COMPLETED" in shown
+    assert "key pay-17" in shown
+
+
 def test_shows_by_id_alone(api: StubApi, run: Run) -> None:
     api.will(200, a_saga()).will(200, a_saga())
     assert SAGA_ID in run("show", SAGA_ID[:8]).stdout

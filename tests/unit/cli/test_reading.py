@@ -218,13 +218,16 @@ class TestLists:
             "at_least": False,
         }
         more = {"code": "failed", "error_type": None, "count": 1_000, "at_least": True}
-        answer = {"incidents": [one | seen, one | seen | more], "at_least": True}
+        until = {"code": "does_not_fit", "error_type": "release 1", "until": "2026-11-21T11:23:00.000Z"}
+        answer = {"incidents": [one | seen, one | seen | more, one | seen | until], "at_least": True}
         api.will(200, answer)
-        head, first, second, _, more = run("attention", "create-zip").stdout.splitlines()
+        head, first, second, third, _, more = run("attention", "create-zip").stdout.splitlines()
         assert head.split()[:6] == ["type", "step", "error", "sagas", "since", "last"]
         assert first.split()[:4] == ["create-zip", "announce", "ProviderDown", "741"]
         assert first.endswith("Nothing has been rolled back. Fix the cause, then retry: this step runs again.")
         assert second.split()[:4] == ["create-zip", "announce", "failed", "1,000+"]
+        assert third.split()[:5] == ["create-zip", "announce", "release", "1", "741"]
+        assert third.endswith("before they need you. Until 2026-11-21 11:23:00 UTC.")
         assert more == "There are more incidents than these."
         assert json.loads(run("attention", "--json").stdout) == answer | {"rejected_commands": 0}
         api.answers.clear()

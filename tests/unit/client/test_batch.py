@@ -171,6 +171,14 @@ class TestChoosing:
         assert chosen(service, "rerun") == ["b", "e"]
         assert chosen(service, "rerun", status="RUNNING") == ["d"]
 
+    @pytest.mark.parametrize("code", ["no_right", "inputs_unreachable", "does_not_fit"])
+    def test_none_that_continues_by_itself(self, code: str) -> None:
+        service = Service(saga("a", "RUNNING") | {"attention": attention(code)}, saga("b", "PENDING"))
+        assert chosen(service, "retry") == ["b"]
+        assert chosen(service, "resolve") == ["b"]
+        assert chosen(service, "resolve", status="RUNNING") == []
+        assert chosen(service, "cancel") == ["b", "a"]
+
     def test_what_is_to_be_settled_since_a_time(self) -> None:
         ended = {"created_at": "2026-11-20T00:00:00.000Z", "ended_at": "2026-11-22T00:00:00.000Z"}
         service = Service(saga("a", "FAILED") | ended, saga("b", "DEAD_LETTERED") | ended)

@@ -40,6 +40,8 @@ BROKEN = {"breaker": {"step": "score", "open_until": LATER}}
 PAST = {"past_pivot": "capture"}
 STOPPED = {**PAST, **at("ship", ERROR, "pivot_holds")}
 STUCK = {**PAST, "attention": attention("stalled", {"step": "ship", "type": "Stalled", "message": ""})}
+UNFIT = {"attention": attention("does_not_fit", step="ship")}
+AWAITS = {**UNFIT, "waiting": {"kind": "release", "until": LATER, "step": "ship", "message": "it is gone"}}
 OVERDUE = {**PAST, "attention": attention("overdue")}
 WAITS = {"steps": [a_step("approval", "WAITING", waiting_for="signal")]}
 TABLE: list[tuple[str, dict[str, Any], Do, str, str]] = [
@@ -57,6 +59,8 @@ TABLE: list[tuple[str, dict[str, Any], Do, str, str]] = [
     ("WAITING", WAITS, Do.SIGNAL, "approval waits for a signal", ""),
     ("DEAD_LETTERED", STOPPED, Do.RETRY, "Step ship failed", "needs-attention"),
     ("DEAD_LETTERED", STUCK, Do.RETRY, "Step ship stalled too often", "needs-attention"),
+    ("RUNNING", UNFIT, Do.NOTHING, "Step ship does not fit the release", "needs-attention"),
+    ("RUNNING", AWAITS, Do.NOTHING, "The saga waits for a release", ""),
     ("RUNNING", OVERDUE, Do.NOTHING, "Its deadline has passed", "needs-attention"),
     ("WAITING", {**WAITS, **OVERDUE}, Do.SIGNAL, "approval waits for a signal", ""),
     ("COMPLETED", {}, Do.NOTHING, "", ""),
@@ -70,6 +74,14 @@ def test_table(status: str, fields: dict[str, Any], do: Do, problem: str, runboo
     action = next_action(a_saga(status, **fields), NOW)
     assert (action.do, action.problem, action.runbook) == (do, problem, runbook)
     assert bool(action.command("create-zip", SAGA_ID)) == (do is not Do.NOTHING)
+
+
+@pytest.mark.parametrize("fields", [UNFIT, AWAITS])
+@pytest.mark.parametrize(("status", "others"), [("RUNNING", (Do.CANCEL,)), ("COMPENSATING", ())])
+def test_a_look_is_not_offered_for_a_saga_that_waits_for_a_release(
+    status: str, others: tuple[Do, ...], fields: dict[str, Any]
+) -> None:
+    assert next_action(a_saga(status, **fields), NOW).others == others
 
 
 @pytest.mark.parametrize(("status", "fields"), [("RUNNING", {}), ("RUNNING", BROKEN), ("DEAD_LETTERED", STOPPED)])

@@ -56,7 +56,7 @@ def a_type(name: str = "create-zip", **fields: Any) -> dict[str, Any]:
     ]
     known: dict[str, Any] = {
         "type": name, "version": "1", "description": "Zips.", "active": True, "paused": False, "reason": None,
-        "failures": 0, "pauses": [], "cancellable": True,
+        "failures": 0, "pauses": [], "cancellable": True, "find_by": {},
         "request": {"type": "object", "properties": {"bucket": {"type": "string"}}, "required": ["bucket"]},
         "steps": steps,
     }  # fmt: skip

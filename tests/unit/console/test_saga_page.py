@@ -153,6 +153,7 @@ class TestSaga:
         assert "Started as version 2 (21 Nov)" in page
         assert page.count(f"{message[0].upper()}{message[1:]}.") == 1
         assert "If a deployment is under way, the saga continues without you." in page
+        assert "Recover now" not in page, "it finds no other code"
         assert "It waits for a release, until 2026-11-21 09:49:20 UTC at most." in page
         assert "upload retrying, does not fit" in page
         assert page.count("does not fit") == 2, "in the drawing and in the table"
