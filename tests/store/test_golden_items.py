@@ -13,7 +13,7 @@ from msgspec.structs import fields, replace
 
 from sagas.core import states as st
 from sagas.core.ids import types_hash
-from sagas.store.control.control_marks import progress_of
+from sagas.store.control.control import progress_of
 from sagas.store.control.mapping import item_of, state_of
 from sagas.store.tables import StoreSettings
 

@@ -36,8 +36,7 @@ from sagas.core.states import (
 from sagas.engine.clock import SystemClock
 from sagas.engine.registry import SagaType
 from sagas.store.connection import Fenced, Refused
-from sagas.store.control.control import ControlItems
-from sagas.store.control.control_marks import progress_of
+from sagas.store.control.control import ControlItems, progress_of
 from sagas.store.control.mapping import item_of, state_of
 from sagas.store.journal.entries import ACTIONS, Entry
 from sagas.store.journal.journal import Journal, Payloads

@@ -25,13 +25,13 @@ STAGES = {
 
 
 BUDGET = {
-    "step": 71,
-    "api": 123,
-    "commands": 73,
-    "supervisor": 140,
-    "now": 94,
-    "bulk": 120,
-    "outbox": 75,
+    "step": 70,
+    "api": 122,
+    "commands": 72,
+    "supervisor": 139,
+    "now": 93,
+    "bulk": 119,
+    "outbox": 74,
     "archiving": 25,
 }
 """How many modules of the library each function may load, packages included. A function loads what it runs: whoever
@@ -99,7 +99,6 @@ STEP = [
     "sagas.store.connection",
     "sagas.store.control",
     "sagas.store.control.control",
-    "sagas.store.control.control_marks",
     "sagas.store.control.mapping",
     "sagas.store.journal",
     "sagas.store.journal.entries",
