@@ -7,7 +7,7 @@ Each fact becomes a journal entry, under the same name as in the audit trail. Ar
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 from msgspec import Meta, Struct, field
 
@@ -186,6 +186,10 @@ class AttentionCode(StrEnum):
     NO_RIGHT = "no_right"
     INPUTS_UNREACHABLE = "inputs_unreachable"
     OVERDUE = "overdue"
+
+
+CONTINUING: Final = frozenset({AttentionCode.NO_RIGHT, AttentionCode.INPUTS_UNREACHABLE})
+"""Sagas with these codes are listed, but wait for no operator's action on them: they continue on their own."""
 
 
 class StepDeadLettered(Fact, frozen=True):

@@ -28,7 +28,16 @@ class Api(Starting, Operating, Recovering, Purging, Verifying):
     def statistics(self) -> Statistics:
         """Counts sagas."""
         operations = self.breaker_operations
-        return Statistics(self.registry, self.control, self.listing, self.queues, self.pauses, operations, self.clock)
+        return Statistics(
+            self.registry,
+            self.control,
+            self.listing,
+            self.queues,
+            self.pauses,
+            operations,
+            self.overview,
+            self.clock,
+        )
 
     @cached_property
     def in_flight(self) -> InFlight:
