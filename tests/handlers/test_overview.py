@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import types
 from typing import Any
 
 import pytest
 
 from sagas import AutoDisable
-from sagas.core.states import SagaState, SagaStatus
+from sagas.core.states import SagaState, SagaStatus, Unread
 from sagas.engine.read import overview
 from sagas.handlers import supervisor
 from sagas.store.overview import stored_form
@@ -226,6 +227,52 @@ def test_it_has_at_most_twelve_kilobytes_and_says_what_it_leaves_out(site: Make)
     assert len(view["attention"]["types"]) + view["left_out"]["types"] == 400
     assert len(view["pauses"]) + view["left_out"]["pauses"] == 20
     assert view["left_out"]["types"] > 0
+
+
+# The number of sagas that wait for an operator, as a metric
+
+
+def gauges(capsys: pytest.CaptureFixture[str]) -> dict[str, float]:
+    """What was written of the gauge since it was asked last, by type."""
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "SagasNeedingAttention" in line]
+    return {line["saga"]: line["SagasNeedingAttention"][0] for line in lines if "_aws" in line}
+
+
+def test_a_gauge_is_written_until_the_last_saga_has_gone_and_then_once_as_zero(
+    site: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    s = site(Stubborn)
+    write(s)
+    assert gauges(capsys) == {}
+    FAIL["second"] = RuntimeError("no")
+    ids = [s.begin("stubborn"), s.begin("stubborn")]
+    s.run()
+    for expected in (2, 2):
+        write(s)
+        assert gauges(capsys) == {"stubborn": expected}
+    s.call("POST", f"/sagas/stubborn/{ids[0]}/resolve", {"reason": "paid by hand"})
+    write(s)
+    assert gauges(capsys) == {"stubborn": 1}
+    s.call("POST", f"/sagas/stubborn/{ids[1]}/resolve", {"reason": "paid by hand"})
+    write(s)
+    assert gauges(capsys) == {"stubborn": 0}
+    write(s)
+    assert gauges(capsys) == {}
+
+
+def test_sagas_that_continue_on_their_own_are_listed_and_not_in_the_gauge(
+    site: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    s = site(Trip)
+    unread = Unread(s.clock.now(), "no_right", "s3:GetObject", listed=True)
+    state = saga(SagaStatus.WAITING, unread=unread)
+    assert s.engine.control.create(state, 60.0)
+    assert write(s)["needing"] == 0
+    assert shown(s)["attention"]["types"] == [of("trip", 1, continuing=1)]
+    assert gauges(capsys) == {}
+    dead(s, "trip", 1)
+    write(s)
+    assert gauges(capsys) == {"trip": 1}
 
 
 # When it is written, and what that costs
