@@ -11,7 +11,7 @@ from urllib.parse import quote
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 
-from sagas.engine.composition.api import Api
+from sagas.engine.engine import Engine
 from sagas.errors import SagaError
 from sagas.handlers.http.answers import Served, answer_error, answer_unexpected
 from sagas.handlers.http.inputs import Request
@@ -44,9 +44,9 @@ def _argument(parameter: re.Match[str]) -> str:
 
 
 @lru_cache(maxsize=1)
-def _engine() -> Api:
+def _engine() -> Engine:
     observer = telemetry()
-    return Api.from_environment(os.environ, observer, observer.plain_logger, tracer())
+    return Engine.from_environment(os.environ, observer, observer.plain_logger, tracer())
 
 
 @lru_cache(maxsize=1)
@@ -131,4 +131,17 @@ def reset() -> None:
     tracer.cache_clear()
 
 
-warm(_app, lambda: _engine().connect())
+_PARTS = (
+    "starter",
+    "operations",
+    "signals",
+    "pausing",
+    "recovery",
+    "purger",
+    "verifier",
+    "breaker_operations",
+    "statistics",
+    "in_flight",
+)
+"""The parts that the API runs."""
+warm(_app, lambda: _engine().warm(*_PARTS))

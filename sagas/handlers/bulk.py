@@ -6,8 +6,7 @@ import os
 from functools import lru_cache
 from typing import Any
 
-from sagas.engine.composition.purging import Purging
-from sagas.engine.composition.recovering import Recovering
+from sagas.engine.engine import Engine
 from sagas.handlers.invocation import warm
 from sagas.handlers.tasks.due import recover_due
 from sagas.handlers.tasks.purging import purge_due
@@ -17,14 +16,10 @@ from sagas.handlers.telemetry import telemetry, traced, tracer
 from sagas.messaging.work import BULK, Work
 
 
-class Bulk(Recovering, Purging):
-    """The parts for due work."""
-
-
 @lru_cache(maxsize=1)
-def _engine() -> Bulk:
+def _engine() -> Engine:
     observer = telemetry()
-    return Bulk.from_environment(os.environ, observer, observer.plain_logger, tracer())
+    return Engine.from_environment(os.environ, observer, observer.plain_logger, tracer())
 
 
 @traced("pubsub", "bulk")
@@ -33,9 +28,9 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     return handle_records(event, context, _engine(), {"recover": recover_due, "purge": purge_due, "sweep": _sweep})
 
 
-def _sweep(work: Work, context: Any, engine: Bulk) -> None:
-    """Continue a part of a sweep, and send the next message if there is more to do."""
-    follow = continue_sweep(work.details, context, engine)
+def _sweep(work: Work, context: Any, engine: Engine) -> None:
+    """Continue a sweep, and send the next message if there is more to do."""
+    follow = continue_sweep(work, context, engine)
     engine.queues.send_work(BULK, [Work(work.task, details, work.hops + 1) for details in follow])
 
 
@@ -45,4 +40,4 @@ def reset() -> None:
     tracer.cache_clear()
 
 
-warm(lambda: _engine().connect())
+warm(lambda: _engine().warm("recovery", "purger"))

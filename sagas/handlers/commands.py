@@ -12,8 +12,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from sagas.core.ids import KEY_PATTERN, LONGEST_CORRELATION_ID
-from sagas.engine.composition.operating import Operating
-from sagas.engine.composition.starting import Starting
+from sagas.engine.engine import Engine
 from sagas.errors import Conflict, InvalidRequest, NotFound, SagaError, TooLarge, Unavailable, full_text
 from sagas.handlers.invocation import records_of, warm
 from sagas.handlers.telemetry import frames, telemetry, traced, tracer
@@ -46,14 +45,10 @@ _LONGEST_NAME = 256
 _QUEUE = "queue:"
 
 
-class CommandEngine(Starting, Operating):
-    """The parts that execute commands."""
-
-
 @lru_cache(maxsize=1)
-def _engine() -> CommandEngine:
+def _engine() -> Engine:
     observer = telemetry()
-    return CommandEngine.from_environment(os.environ, observer, observer.plain_logger, tracer())
+    return Engine.from_environment(os.environ, observer, observer.plain_logger, tracer())
 
 
 @traced("pubsub", "commands")
@@ -77,7 +72,7 @@ class _Commands(Struct, frozen=True):
         sources: the declared topics and foreign queues, by ARN.
     """
 
-    engine: CommandEngine
+    engine: Engine
     sources: dict[str, Any]
 
     def done(self, record: dict[str, Any]) -> bool:
@@ -216,4 +211,4 @@ def reset() -> None:
     tracer.cache_clear()
 
 
-warm(lambda: _engine().connect())
+warm(lambda: _engine().warm("starter", "operations", "signals"))

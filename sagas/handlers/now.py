@@ -6,8 +6,7 @@ import os
 from functools import lru_cache
 from typing import Any
 
-from sagas.engine.composition.families import Families
-from sagas.engine.composition.recovering import Recovering
+from sagas.engine.engine import Engine
 from sagas.handlers.invocation import warm
 from sagas.handlers.tasks.due import recover_due
 from sagas.handlers.tasks.working import MOST_FAILURES, handle_records
@@ -18,14 +17,10 @@ _SPARE = 10.0
 """Seconds at the end of the function's time in which it takes no further saga."""
 
 
-class Now(Families, Recovering):
-    """The parts for urgent work."""
-
-
 @lru_cache(maxsize=1)
-def _engine() -> Now:
+def _engine() -> Engine:
     observer = telemetry()
-    return Now.from_environment(os.environ, observer, observer.plain_logger, tracer())
+    return Engine.from_environment(os.environ, observer, observer.plain_logger, tracer())
 
 
 @traced("pubsub", "now")
@@ -35,7 +30,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     return handle_records(event, context, _engine(), tasks, {CHILDREN: _failed_looks}, {CHILDREN: _children_again})
 
 
-def _look(work: Work, context: Any, engine: Now) -> None:
+def _look(work: Work, context: Any, engine: Engine) -> None:
     """Advance a saga. If the saga is not due yet, send a message for later."""
     saga = OneSaga.of(work)
     until = engine.codeless_advancer.look(saga.saga_id, saga.dispatch)
@@ -44,7 +39,7 @@ def _look(work: Work, context: Any, engine: Now) -> None:
         engine.queues.send_work(NOW, [Work(work.task, work.details, work.hops + 1)], remaining)
 
 
-def _children(work: Work, context: Any, engine: Now) -> None:
+def _children(work: Work, context: Any, engine: Engine) -> None:
     """Advance parents and children. If time runs out, send another message for the rest."""
     request = SagasToAdvance.of(work)
     for position, saga_id in enumerate(request.sagas):
@@ -61,12 +56,12 @@ def _count(unread: bool) -> None:
         telemetry().measure("InputsUnread", 1)
 
 
-def _children_again(work: Work, context: Any, engine: Now) -> None:
+def _children_again(work: Work, context: Any, engine: Engine) -> None:
     """Advance the same sagas again. The first time may have been interrupted, so complete what it began."""
     _children(Work(work.task, {**work.details, "thorough": True}, work.hops), context, engine)
 
 
-def _failed_looks(work: Work, context: Any, engine: Now) -> None:
+def _failed_looks(work: Work, context: Any, engine: Engine) -> None:
     """Handle a message that failed repeatedly, for example because many results do not fit the function.
 
     Each saga then gets a separate message. A parent that still fails goes on the attention list.
@@ -80,7 +75,7 @@ def _failed_looks(work: Work, context: Any, engine: Now) -> None:
     _count(engine.children.look(request.sagas[0], thorough=request.thorough))
 
 
-def _start(work: Work, context: Any, engine: Now) -> None:
+def _start(work: Work, context: Any, engine: Engine) -> None:
     """Start children of a step."""
     _count(engine.children.start(ChildrenToStart.of(work)))
 
@@ -91,4 +86,4 @@ def reset() -> None:
     tracer.cache_clear()
 
 
-warm(lambda: _engine().connect())
+warm(lambda: _engine().warm("codeless_advancer", "children", "recovery"))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, cast
 
-from sagas.engine.composition.reading import Reading
+from sagas.engine.engine import Engine
 from sagas.engine.observe.events import OutboxEvent, committed_in, events_of_change, events_of_entry
 from sagas.errors import InvalidRequest, NewerFormat, Problem
 from sagas.handlers.invocation import warm
@@ -19,9 +19,9 @@ _MOST_COMMITTED = 100
 
 
 @lru_cache(maxsize=1)
-def _engine() -> Reading:
+def _engine() -> Engine:
     observer = telemetry()
-    return Reading.from_environment(os.environ, observer, observer.plain_logger, tracer())
+    return Engine.from_environment(os.environ, observer, observer.plain_logger, tracer())
 
 
 @traced("other", "outbox")

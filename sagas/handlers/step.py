@@ -9,12 +9,15 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
+import sagas.threads  # noqa: F401 - loaded in the init phase, so that the first attempt need not
 from sagas.authoring.policies import Exhausted
 from sagas.core.commands import Discard, FailDelivery, Postpone
+from sagas.engine.advance import MakesAttempts
 from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.attempt.course import RECORDING
+from sagas.engine.attempt.idempotency import IdempotentAttempt
 from sagas.engine.attempt.runner import new_instance
-from sagas.engine.composition.running import Running
+from sagas.engine.engine import Engine
 from sagas.errors import InvalidRequest, NewerFormat, NotFound, SagaError, text_of
 from sagas.handlers.invocation import records_of, warm
 from sagas.handlers.telemetry import frames, telemetry, traced, tracer
@@ -30,15 +33,25 @@ _RECORD_KEYS = ("saga_id", "step", "correlation_id")
 
 
 @lru_cache(maxsize=1)
-def _engine() -> Running:
+def _engine() -> Engine:
     observer = telemetry()
-    return Running.from_environment(os.environ, observer, observer.plain_logger, tracer(), observer.goes_on)
+    return Engine.from_environment(os.environ, observer, observer.plain_logger, tracer(), observer.goes_on, _attempts())
+
+
+def _attempts() -> MakesAttempts:
+    """Return what makes attempts, which Powertools drives. If sagas are traced, attempts have spans."""
+    active = tracer()
+    if active is None:
+        return IdempotentAttempt
+    from sagas.engine.observe.tracing import traced_attempts
+
+    return traced_attempts(active)
 
 
 class _Records:
     """Handles the records of one invocation, one after the other."""
 
-    def __init__(self, engine: Running, context: Any) -> None:
+    def __init__(self, engine: Engine, context: Any) -> None:
         self._engine = engine
         deadline = engine.clock.now() + context.get_remaining_time_in_millis() / 1000
         self._invocation = Invocation(round(deadline, 3), telemetry().trace_id(), context)
@@ -153,4 +166,4 @@ def reset() -> None:
     tracer.cache_clear()
 
 
-warm(lambda: _engine().connect())
+warm(lambda: _engine().warm("worker", "queue_progress"))

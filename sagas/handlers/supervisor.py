@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sagas.engine.composition.supervisor import Supervisor
+from sagas.engine.engine import Engine
 from sagas.errors import InvalidRequest, Problem, WrongTables
 from sagas.handlers.invocation import warm
 from sagas.handlers.tasks.finding import find
@@ -35,9 +35,9 @@ _FIELDS: Mapping[str, Sequence[str]] = {
 
 
 @lru_cache(maxsize=1)
-def _engine() -> Supervisor:
+def _engine() -> Engine:
     observer = telemetry()
-    return Supervisor.from_environment(os.environ, observer, observer.plain_logger, tracer())
+    return Engine.from_environment(os.environ, observer, observer.plain_logger, tracer())
 
 
 @traced("timer", "supervisor")
@@ -102,4 +102,4 @@ def reset() -> None:
     tracer.cache_clear()
 
 
-warm(lambda: _engine().connect())
+warm(lambda: _engine().warm("finder", "recovery", "overview", "purger", "verifier"))

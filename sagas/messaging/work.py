@@ -153,6 +153,27 @@ class ChildrenToStart(msgspec.Struct, frozen=True):
         return details_of(work, cls)
 
 
+class SweepRound(msgspec.Struct, frozen=True):
+    """The details of the task ``sweep``: a round over the objects of a saga type.
+
+    Args:
+        saga: the saga type.
+        round: the round's number, from 1.
+    """
+
+    saga: Annotated[str, Meta(min_length=1, max_length=64)]
+    round: Annotated[int, Meta(ge=1, le=2**53)]
+
+    def work(self) -> Work:
+        """Return the message with these details."""
+        return Work("sweep", msgspec.to_builtins(self))
+
+    @classmethod
+    def of(cls, work: Work) -> SweepRound:
+        """Read the details from a message."""
+        return details_of(work, cls)
+
+
 class _Format(msgspec.Struct, frozen=True):
     """The part of a message that is read first, because all other fields may differ in a newer format."""
 

@@ -6,8 +6,9 @@ import json
 import logging
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -17,30 +18,28 @@ from sagas.authoring.definition.definition import SagaDefinition, StepDefinition
 from sagas.core.commands import FailDelivery, Postpone, StallNoticed
 from sagas.core.rules import forward, in_wait, next_fact, owed_by_time
 from sagas.core.states import SagaState, SagaStatus, StepStatus
-from sagas.engine.advance import Advancer
-from sagas.engine.attempt.attempt import Attempt, AttemptServices, Invocation
+from sagas.engine.attempt.attempt import AttemptServices, Invocation
 from sagas.engine.attempt.context import StepContext
 from sagas.engine.attempt.course import carried
 from sagas.engine.attempt.runner import Runner, new_instance
-from sagas.engine.children import Children
 from sagas.engine.clock import SystemClock
-from sagas.engine.committer import Committer, EntryContext
-from sagas.engine.joining import JoinObserver
-from sagas.engine.operate.breaker import Breakers
-from sagas.engine.ports import NullObserver
+from sagas.engine.committer import EntryContext
+from sagas.engine.engine import Engine
 from sagas.engine.registry import Registry, SagaType
-from sagas.engine.start.blueprints import Blueprints
-from sagas.engine.start.children import ChildCreator, first_entry, new_state
-from sagas.engine.worker import Worker
+from sagas.engine.start.children import first_entry, new_state
 from sagas.errors import DefinitionError, text_of
 from sagas.messaging.message import Message
+from sagas.messaging.queues import Queues
+from sagas.messaging.routes import Routes
 from sagas.messaging.work import START, ChildrenToStart, SagasToAdvance, Work
 from sagas.store.inbox import SentSignal
 from sagas.store.journal.entries import Entry
+from sagas.store.tables import Tables
 from sagas.testing.fake_context import fake_callback_url
 from sagas.testing.run import Failing, Raised
-from sagas.testing.store import MemoryStore
+from sagas.testing.store import SETTINGS, MemoryStore
 
+_ROUTES = Routes("memory:", {})
 _LIFETIME = 900.0
 """Seconds per invocation, which is Lambda's maximum."""
 
@@ -129,6 +128,72 @@ def _raise(raised: Raised, *_: object, **__: object) -> None:
     raise raised if isinstance(raised, type) else raised.with_traceback(None)
 
 
+class MemoryQueues(Queues):
+    """All queues, in memory. Messages are delivered when they are due, and work at once."""
+
+    def __init__(self, clock: SkippingClock) -> None:
+        super().__init__(_ROUTES)
+        self._clock = clock
+        self.messages = list[tuple[float, Message]]()
+        """Each with the time at which it is due."""
+        self.work = list[Work]()
+
+    def send(self, message: Message, delay: float = 0.0) -> None:
+        """Queue a message until it is due."""
+        due = self._clock.now() + max(delay, 0.0)
+        self.messages.append((due, replace(message, message_id=f"message-{message.dispatch}")))
+
+    def send_all(self, messages: Sequence[Message]) -> None:
+        """Queue messages that are due at once."""
+        for message in messages:
+            self.send(message)
+
+    def delay(self, message: Message, seconds: float) -> None:
+        """Do nothing, because no worker dies."""
+
+    def send_work(self, queue: str, work: Sequence[Work], delay: float = 0.0) -> None:
+        """Queue work, which is always done before other events."""
+        self.work.extend(work)
+
+    def has_work(self, queue: str) -> bool:
+        """Whether there is a queue for this work. One queue takes all work."""
+        return True
+
+    def work_waiting(self, queue: str) -> int:
+        """Return the number of messages with work."""
+        return len(self.work)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InProcessEngine(Engine):
+    """The engine of all functions, over tables and queues in memory.
+
+    Args:
+        store: the tables.
+        lines: the queues.
+        runner: calls the code of steps and undos.
+    """
+
+    store: MemoryStore
+    lines: MemoryQueues
+    runner: Runner
+
+    @cached_property
+    def tables(self) -> Tables:
+        """The models of the tables."""
+        return self.store.tables
+
+    @cached_property
+    def queues(self) -> MemoryQueues:
+        """The queues."""
+        return self.lines
+
+    @cached_property
+    def services(self) -> AttemptServices:
+        """Services of an attempt."""
+        return replace(super().services, runner=self.runner, callback_url=fake_callback_url)
+
+
 class InProcessRun:
     """A saga in flight, with its children. No message gets lost, and messages are delivered one at a time. For the
     arguments, see :func:`sagas.testing.run`; ``request`` is in JSON builtins."""
@@ -149,14 +214,14 @@ class InProcessRun:
         self.saga_id = saga_id
         self._clock = SkippingClock(saga_id)
         self._store = store
-        self._signals, self._at = dict(signals or {}), dict(at or {})
-        self._sent: list[tuple[float, Message]] = []
-        self._work: list[Work] = []
+        self._signals = dict(signals or {})
+        self._at = dict(at or {})
+        self._queues = MemoryQueues(self._clock)
         # Leases outlast every invocation, so no heartbeat is needed.
         family = (definition, *definition.family)
         lasting = (replace(member, lock_expiry=timedelta(days=1)) for member in family)
         registry = Registry.of(*lasting, settle=settle.total_seconds())
-        logger, quiet = logging.getLogger("sagas.testing"), NullObserver()
+        logger = logging.getLogger("sagas.testing")
         if logger.level == logging.NOTSET:  # as in a function, so that a line which fails there fails here
             logger.setLevel(logging.INFO)
         runner = self._runner = FailingRunner(fail, self.path, self._clock)
@@ -166,26 +231,17 @@ class InProcessRun:
         except Exception as error:
             text = f"{definition.saga_class.__name__}.create() raised {type(error).__name__}: {text_of(error)}"
             raise DefinitionError(text) from error
-        breakers = Breakers(store.breakers, registry, self._clock, logger, quiet)
-        joined = JoinObserver(store.control, store.joins, self, logger)
-        committer = Committer(store.control, store.journal, self._clock, (breakers, joined), inbox=lambda: store.inbox)
-        services = AttemptServices(
-            store.control,
-            store.journal,
-            committer,
-            runner,
-            self._clock,
-            logger,
-            connect=_connecting(clients),
-            callback_url=fake_callback_url,
-            accept=store.inbox.accept,
-            gates=(breakers,),
+        self._engine = InProcessEngine(
+            registry,
+            SETTINGS,
+            _ROUTES,
+            clock=self._clock,
+            logger=logger,
+            clients=_connecting(clients),
+            store=store,
+            lines=self._queues,
+            runner=runner,
         )
-        self._advancer = Advancer(services, registry, self, Attempt, work=self)
-        self._worker = Worker(self._advancer)
-        self._blueprints = Blueprints(store.blueprints, self._clock)
-        creator = ChildCreator(registry, store.control, store.journal, self._clock, self._blueprints)
-        self._children = Children(self._advancer, store.control, store.joins, creator, self, self)
         self._start(SagaType(definition), request)
 
     def close(self) -> None:
@@ -201,7 +257,7 @@ class InProcessRun:
                 yield state
 
     def entries(self, saga_id: str) -> dict[int, Entry]:
-        entries = self._store.journal.entries(saga_id, range(1, self.stored(saga_id).seq + 1))
+        entries = self._engine.journal.entries(saga_id, range(1, self.stored(saga_id).seq + 1))
         return dict(sorted(entries.items()))
 
     def path(self, saga_id: str) -> str:
@@ -211,43 +267,23 @@ class InProcessRun:
             return ""
         return f"{self.path(state.parent.saga_id)}{state.parent.step}[{state.parent.position}]."
 
-    def send(self, message: Message, delay: float = 0.0) -> None:
-        """Queue a message until it is due."""
-        due = self._clock.now() + max(delay, 0.0)
-        self._sent.append((due, replace(message, message_id=f"message-{message.dispatch}")))
-
-    def send_all(self, messages: Sequence[Message]) -> None:
-        for message in messages:
-            self.send(message)
-
-    def send_work(self, queue: str, work: Sequence[Work], delay: float = 0.0) -> None:
-        """Queue work, which is always done before other events."""
-        self._work.extend(work)
-
-    def has_work(self, queue: str) -> bool:
-        """Whether there is a queue for this work. One queue takes all work."""
-        return True
-
-    def work_waiting(self, queue: str) -> int:
-        return len(self._work)
-
     def play(self) -> None:
         """Process events until there are none, or the saga's own message is dead-lettered. Events are work, a message,
         a signal, the end of a wait, and a saga's deadline."""
         while True:
-            if self._work:
+            if self._queues.work:
                 # Like the function of the queue ``now``, but without its schema, because a test may use any saga id.
-                work = self._work.pop(0)
+                work = self._queues.work.pop(0)
                 if work.task == START:
-                    self._children.start(ChildrenToStart(**work.details))
+                    self._engine.children.start(ChildrenToStart(**work.details))
                     continue
                 for saga_id in SagasToAdvance(**work.details).sagas:
-                    self._children.look(saga_id)
+                    self._engine.children.look(saga_id)
                 continue
             coming: list[tuple[float, int, Callable[[], bool]]] = []
-            if self._sent:
-                first = min(range(len(self._sent)), key=lambda index: self._sent[index][0])
-                coming.append((self._sent[first][0], 1, partial(self._deliver, first)))
+            if sent := self._queues.messages:
+                first = min(range(len(sent)), key=lambda index: sent[index][0])
+                coming.append((sent[first][0], 1, partial(self._deliver, first)))
             for state in self._store.states().values():
                 coming += self._awaited(state)
             if not coming:
@@ -275,42 +311,48 @@ class InProcessRun:
             yield state.ends_at, 3, partial(self._look, state.saga_id)
 
     def _deliver(self, index: int) -> bool:
-        _, message = self._sent.pop(index)
-        end, _ = self._worker.handle(message, Invocation(self._clock.now() + _LIFETIME))
+        _, message = self._queues.messages.pop(index)
+        end, _ = self._engine.worker.handle(message, Invocation(self._clock.now() + _LIFETIME))
         if isinstance(end, Postpone):
-            self._sent.append((end.until, message))
+            self._queues.messages.append((end.until, message))
         return not isinstance(end, FailDelivery) or message.saga_id != self.saga_id
 
     def _look(self, saga_id: str) -> bool:
         """Act as the supervisor does at the end of a wait and at a saga's deadline. A step that polls gets its message
         again."""
         state = self.stored(saga_id)
-        plan, now = self._advancer.plan(state), self._clock.now()
+        advancer = self._engine.advancer
+        plan = advancer.plan(state)
+        now = self._clock.now()
         owed = next_fact(plan, state, now) or owed_by_time(plan, state, now)
         if state.status is SagaStatus.WAITING and not in_wait(state) and owed is None:
-            self._advancer.send_again(state, 0.0)
+            advancer.send_again(state, 0.0)
             return True
-        self._advancer.advance(state, StallNoticed(self._advancer.lease()), EntryContext(actor="supervisor"))
+        advancer.advance(state, StallNoticed(advancer.lease()), EntryContext(actor="supervisor"))
         return True
 
     def _signal(self, saga_id: str, index: int) -> bool:
         state = self.stored(saga_id)
-        step, definition = state.steps[index], self._advancer.registry.get(state.saga).definition
+        step = state.steps[index]
+        definition = self._engine.registry.get(state.saga).definition
         data = encode(self._signals[self.path(saga_id) + step.name], definition.step(step.name).signal_type)
         payload = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
         hidden = definition.redaction.hidden.get(step.name, ())
         signal = SentSignal(payload, content_hash(data), "test", self._clock.now(), hidden)
-        self._store.inbox.accept(state, index, signal, definition.stale_after.total_seconds())
+        self._engine.inbox.accept(state, index, signal, definition.stale_after.total_seconds())
         return self._look(saga_id) if state.status is SagaStatus.WAITING and index == state.cursor else True
 
     def _start(self, saga_type: SagaType, request: Any) -> None:
-        blueprint = self._blueprints.name(saga_type.definition)
+        engine = self._engine
+        blueprint = engine.blueprints.name(saga_type.definition)
         entry = first_entry(saga_type, self.saga_id, request, "test", self._clock, blueprint)
         state = new_state(saga_type, entry)
-        self._store.journal.put(entry)
-        self._store.control.create(state, saga_type.definition.stale_after.total_seconds())
+        engine.journal.put(entry)
+        engine.control.create(state, saga_type.definition.stale_after.total_seconds())
         inputs = (carried(entry),)
-        self.send(Message(state.saga_id, state.saga, state.steps[0].name, 0, False, state.dispatch, inputs=inputs))
+        self._queues.send(
+            Message(state.saga_id, state.saga, state.steps[0].name, 0, False, state.dispatch, inputs=inputs)
+        )
 
 
 def _connecting(clients: Mapping[str, Any] | Callable[[str], Any] | None) -> Callable[[str], Any]:

@@ -8,18 +8,12 @@ from typing import Any
 
 from sagas.core.states import SagaState
 from sagas.store.connection import SharedConnection
-from sagas.store.control.control import ControlItems
 from sagas.store.control.mapping import state_of
-from sagas.store.inbox import Inbox
-from sagas.store.joins import Joins
-from sagas.store.journal.journal import Journal, Payloads
 from sagas.store.tables import StoreSettings, tables_over
-from sagas.store.types.blueprints import BlueprintItems
-from sagas.store.types.breakers import BreakerItems
 from sagas.testing.expressions import Item
 from sagas.testing.tables import MemoryTables
 
-_SETTINGS = StoreSettings(
+SETTINGS = StoreSettings(
     "run", "run-sagas", "run-audit", joins_table="run-joins", payload_limit=2**40, shards=1, region="memory"
 )
 """A payload limit so high that all payloads stay in their items."""
@@ -43,19 +37,13 @@ class _Connection(SharedConnection):
 
 
 class MemoryStore:
-    """The engine's control items, journal, joins, inbox, breakers and blueprints, in memory."""
+    """The engine's tables, in memory."""
 
     def __init__(self) -> None:
         self._memory = MemoryTables()
-        connection = _Connection(region=_SETTINGS.region)
+        connection = _Connection(region=SETTINGS.region)
         connection.memory = self._memory
-        tables, payloads = tables_over(_SETTINGS, connection, connection), Payloads(_SETTINGS)
-        self.control = ControlItems(tables, _SETTINGS)
-        self.journal = Journal(tables, payloads)
-        self.joins = Joins(tables, _SETTINGS)
-        self.inbox = Inbox(tables, _SETTINGS, payloads)
-        self.breakers = BreakerItems(tables, _SETTINGS)
-        self.blueprints = BlueprintItems(tables, _SETTINGS)
+        self.tables = tables_over(SETTINGS, connection, connection)
         self._states: dict[str, tuple[Item, SagaState]] = {}
 
     def clear(self) -> None:
@@ -64,7 +52,7 @@ class MemoryStore:
 
     def states(self) -> dict[str, SagaState]:
         """Return all sagas in the order of their creation."""
-        items = self._memory.tables.get(_SETTINGS.sagas_table, {}).values()
+        items = self._memory.tables.get(SETTINGS.sagas_table, {}).values()
         for item in items:
             if "name_shard" not in item:
                 continue  # the item of a breaker, a blueprint or a signal

@@ -17,7 +17,7 @@ from sagas.errors import SagaError
 from sagas.messaging.routes import Routes
 from tests.cdk.saga_classes import LONG_NAMES
 from tests.e2e.nested.many import SAGAS, STEPS
-from tests.support.engine import Engine
+from tests.support.engine import engine_of
 
 Template = dict[str, Any]
 LIMIT = 4096
@@ -110,7 +110,7 @@ class TestManyTypes:
 
     def test_are_all_known_to_a_function_that_reads_it(self, many: Many) -> None:
         (api,) = [one for one in many.functions if one["Properties"]["Handler"] == "sagas.handlers.api.handler"]
-        engine = Engine.from_environment(variables(api) | {"LAMBDA_TASK_ROOT": str(code_of(many.assembly, api))})
+        engine = engine_of(variables(api) | {"LAMBDA_TASK_ROOT": str(code_of(many.assembly, api))})
         found: list[SagaDefinition] = [one.definition for one in engine.registry]
         expected = [definition_of(one) for one in many.sagas]
         assert [one.name for one in found] == [one.name for one in expected]
@@ -119,7 +119,7 @@ class TestManyTypes:
     def test_without_the_file_it_says_so(self, many: Many, tmp_path: Path) -> None:
         (first, *_) = [one for one in many.functions if variables(one)["SAGAS_CLASSES"].startswith("@")]
         with pytest.raises(SagaError, match=f"SAGAS_CLASSES names {tmp_path}/{FILE}, which does not exist"):
-            Engine.from_environment(variables(first) | {"LAMBDA_TASK_ROOT": str(tmp_path)})
+            engine_of(variables(first) | {"LAMBDA_TASK_ROOT": str(tmp_path)})
 
 
 class TestManySharedSteps:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sagas.engine.composition.core import settings_from
+from sagas.engine.engine import settings_from
 from sagas.engine.registry import Registry
 from sagas.engine.start.starter import Started
 from tests.support.bench import Bench

@@ -162,11 +162,11 @@ class SweepDesk:
         return found
 
     def work_off(self, seconds: float = 60.0) -> int:
-        """Work on parts until no message is left; return how many there were."""
+        """Work on rounds until no message is left; return how many there were."""
         count = 0
         while messages := self.messages():
             for details in messages:
-                follow = continue_sweep(details, LambdaContext(seconds), self.engine)
+                follow = continue_sweep(Work("sweep", details), LambdaContext(seconds), self.engine)
                 self.engine.queues.send_work(BULK, [Work("sweep", one) for one in follow])
                 count += 1
         return count

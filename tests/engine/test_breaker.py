@@ -13,7 +13,7 @@ from sagas.core.gates import BreakerState
 from sagas.core.text import iso
 from sagas.engine.attempt.attempt import lease_for
 from sagas.engine.attempt.runner import Runner
-from sagas.engine.composition.core import settings_from
+from sagas.engine.engine import settings_from
 from sagas.errors import PermanentError, Rejected, TypeChanged, Unavailable
 from sagas.handlers import step as step_handler
 from sagas.messaging.message import Message

@@ -13,7 +13,7 @@ from sagas.core.events import Failure, StepCompleted, StepFailed
 from sagas.core.gates import BreakerState
 from sagas.core.states import SagaState
 from sagas.engine.attempt.attempt import lease_for
-from sagas.engine.composition.core import settings_from
+from sagas.engine.engine import settings_from
 from sagas.errors import Ambiguous, Cancelled, Unavailable
 from sagas.messaging.message import parse_record
 from sagas.store.journal.journal import Journal

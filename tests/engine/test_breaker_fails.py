@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from sagas import CircuitBreaker, Context, Exhausted, Retry, Saga, step
 from sagas.core.gates import BreakerState
-from sagas.engine.composition.core import settings_from
+from sagas.engine.engine import settings_from
 from sagas.messaging.message import parse_record
 from sagas.store.tables import tables_for
 from sagas.store.types.breakers import BreakerItems

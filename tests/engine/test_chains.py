@@ -12,7 +12,7 @@ from sagas import CircuitBreaker, Context, Exhausted, Retry, Saga, step
 from sagas.authoring.definition.definition import definition_of
 from sagas.core.states import SagaStatus
 from sagas.engine.attempt.course import Chain
-from sagas.engine.composition.core import settings_from
+from sagas.engine.engine import settings_from
 from sagas.errors import Rejected, Unavailable
 from sagas.handlers import step as step_handler
 from sagas.handlers.telemetry import telemetry

@@ -19,7 +19,7 @@ from benchmarks.recorder import Recorder, counts_of
 from benchmarks.trips import API_SECONDS, STEP_SECONDS, TRIPS, Taken, life, named, usd_with_api
 from benchmarks.units import KILOBYTE, item_size
 from benchmarks.variants import ORDER, OURS, REFUSED
-from sagas.engine.composition.core import settings_from
+from sagas.engine.engine import settings_from
 from sagas.engine.registry import Registry
 from sagas.handlers import api as api_handler
 from sagas.handlers import now as now_handler

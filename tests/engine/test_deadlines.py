@@ -8,7 +8,7 @@ import pytest
 
 from sagas import CircuitBreaker, Context, Retry, Saga, step
 from sagas.core.gates import BreakerState
-from sagas.engine.composition.core import settings_from
+from sagas.engine.engine import settings_from
 from sagas.errors import Cancelled, Rejected, TimedOut
 from sagas.store.tables import tables_for
 from sagas.store.types.breakers import BreakerItems

@@ -18,7 +18,7 @@ from sagas.store.connection import Changed
 from sagas.store.encryption import PayloadEncryption
 from tests.support.aws import HandmadeStack, client
 from tests.support.bench import Bench, Make, deploy_functions
-from tests.support.engine import Engine
+from tests.support.engine import engine_of
 from tests.support.sagas import LOG
 
 SECRETS = ("the-request", "the-score", "the-answer", "the-large-result")
@@ -256,14 +256,14 @@ def test_what_was_stored_before_is_read_as_it_is(deployed: Make) -> None:
     plain = deployed(Loan)
     saga_id = plain.start("loan", {"iban": "the-request"})
     arn = client("kms").create_key()["KeyMetadata"]["Arn"]
-    keyed = Engine.from_environment(plain.stack.environment | {"SAGAS_PAYLOAD_KEY": arn})
+    keyed = engine_of(plain.stack.environment | {"SAGAS_PAYLOAD_KEY": arn})
     view: Any = keyed.reader.show("loan", saga_id)
     assert view["request"] == {"iban": "the-request"}
 
 
 def test_without_the_key_it_says_so(keyed: Bench) -> None:
     saga_id = keyed.start("loan", {"iban": "the-request"})
-    engine = Engine.from_environment(keyed.stack.environment)
+    engine = engine_of(keyed.stack.environment)
     with pytest.raises(SagaError, match="is encrypted, but this function has no payload_key"):
         engine.reader.show("loan", saga_id)
 
@@ -307,7 +307,7 @@ def test_a_purge_names_no_object_in_clear_text(deployed: Make) -> None:
     saga_id = b.start("scan", {})
     b.run()
     b.clock.advance(3_600)
-    engine = Engine.from_environment(b.stack.environment | {"SAGAS_PAYLOAD_KEY": arn})
+    engine = engine_of(b.stack.environment | {"SAGAS_PAYLOAD_KEY": arn})
     left = engine.purger.purge("scan", saga_id, "", "ann")
     assert (left.state.status, left.objects, left.more_objects) == ("COMPLETED", (), 0)
     assert "the-key" not in stored(b)

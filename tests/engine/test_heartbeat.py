@@ -16,7 +16,7 @@ from sagas.core.commands import Discard, Postpone
 from sagas.core.states import Lease, Progress, SagaState, StepState
 from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.attempt.heartbeat import Heartbeat
-from sagas.engine.composition.core import settings_from
+from sagas.engine.engine import settings_from
 from sagas.engine.registry import Registry
 from sagas.engine.worker import End
 from sagas.errors import Cancelled, Unavailable

@@ -11,7 +11,7 @@ import pytest
 from sagas import CircuitBreaker, Context, Exhausted, Retry, Saga, children, sleep, step
 from sagas.core.text import epoch, iso
 from sagas.engine.attempt.course import Chain
-from sagas.engine.composition.core import settings_from
+from sagas.engine.engine import settings_from
 from sagas.errors import Cancelled
 from tests.support.bench import Bench, Death, Make, once
 from tests.support.engine import Engine

@@ -1,4 +1,4 @@
-"""Rounds of parts: that each object is counted once, whatever happens to messages and workers."""
+"""Rounds: that each object is counted once, whatever happens to messages and workers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from msgspec.structs import replace
 
 from sagas.engine.sweep.orphans import COUNTS
 from sagas.engine.sweep.sweep import SweepRequest, sweeper_of
-from sagas.engine.sweep.sweep_rounds import MOST_OPEN, PartName
 from sagas.errors import InvalidRequest, NotFound, Unavailable
 from sagas.handlers.tasks.sweeping import continue_sweep, sweep
+from sagas.messaging.work import Work
 from sagas.store.journal.objects import ObjectPage, Objects
-from sagas.store.schedule.sweep_rounds import Round, RoundPart, SweepRounds
+from sagas.store.schedule.sweep_rounds import Round, SweepRounds
 from sagas.store.tables import unpacked
-from tests.engine.metering import Wire
 from tests.engine.sweeping import DAY, Look, Proxy, SweepDesk, Zip
 from tests.support.aws import LambdaContext
 from tests.support.bench import Death, once
@@ -43,7 +42,7 @@ def totals(d: SweepDesk, name: str = "zip") -> dict[str, int]:
     """What the last round that ended wrote."""
     key = {"saga_id": {"S": f"sweep#{name}"}}
     item = d.bench.stack.dynamodb.get_item(TableName=d.bench.stack.sagas_table, Key=key)["Item"]
-    return unpacked(item["totals"])
+    return unpacked(item["sums"])
 
 
 def adds_up(sums: dict[str, int]) -> bool:
@@ -74,9 +73,8 @@ def mixed(d: SweepDesk, count: int, prefix: str = "zips/", name: str = "zip") ->
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages of two objects, and a new part after every other page."""
+    """Pages of two objects."""
     monkeypatch.setattr("sagas.store.journal.objects.PAGE", 2)
-    monkeypatch.setattr("sagas.engine.sweep.sweep_rounds._SPLIT_AFTER", 2)
 
 
 def test_a_round_writes_its_totals_and_tells_them_once(
@@ -86,57 +84,15 @@ def test_a_round_writes_its_totals_and_tells_them_once(
     expected = mixed(d, 30)
     with caplog.at_level(logging.INFO):
         tick(d)
-        assert d.work_off() > 1, "it was swept in parts"
+        assert d.work_off() == 1
     expected["deleted"] = expected["orphans"]
     assert totals(d) == expected
     assert adds_up(expected)
     (told,) = [vars(record) for record in caplog.records if record.message == "sweep round ended"]
     assert {name: told[name] for name in COUNTS} == expected
-    assert told["parts"] > 1
     written = [line for line in capsys.readouterr().out.splitlines() if "SweepListed" in line and "_aws" in line]
     assert [json.loads(line)["SweepListed"] for line in written] == [[30.0]]
     assert tick(d) == []
-
-
-def test_parts_meet_and_do_not_overlap(
-    desk: Callable[..., SweepDesk], monkeypatch: pytest.MonkeyPatch, small: None
-) -> None:
-    seen: list[str] = []
-    page = Objects.page
-
-    def note(self: Objects, prefix: str, start_after: str = "") -> ObjectPage:
-        found = page(self, prefix, start_after)
-        seen.extend(one.key for one in found.objects)
-        return found
-
-    monkeypatch.setattr(Objects, "page", note)
-    d = desk(Look)
-    mixed(d, 60, "look/", "look")
-    tick(d)
-    d.work_off()
-    parts = rounds(d).parts(rounds(d).get("look"))
-    assert len(parts) > 2
-    assert all(part.done and not part.owner for part in parts)
-    assert sum(part.sums["listed"] for part in parts) == 60
-    ends = sorted((part.until for part in parts), key=lambda until: until or "~")
-    assert len(set(ends)) == len(parts)
-    assert ends[-1] == ""
-    assert set(seen) == set(d.keys())
-
-
-def test_no_more_parts_are_open_than_may_be(desk: Callable[..., SweepDesk], small: None) -> None:
-    d = desk(Look)
-    mixed(d, 100, "look/", "look")
-    store = rounds(d)
-    tick(d)
-    most = 0
-    while messages := d.messages():
-        for details in messages:
-            follow = continue_sweep(details, LambdaContext(), d.engine)
-            assert follow == []
-            most = max(most, store.get("look").open)
-    assert 1 < most <= MOST_OPEN
-    assert totals(d, "look")["listed"] == 100
 
 
 # Two at once
@@ -147,15 +103,16 @@ def test_two_schedulers_begin_one_round(desk: Callable[..., SweepDesk]) -> None:
     mixed(d, 10)
     seen = rounds(d).get("zip")
     assert seen == Round("zip")
-    begun = rounds(d).begin(seen, d.clock.now())
-    assert begun == Round("zip", 1, d.clock.now(), 0.0, 1, 1)
-    assert rounds(d).begin(seen, d.clock.now()) is None
+    begun = Round("zip", 1, d.clock.now(), by="first")
+    assert rounds(d).move(seen, begun)
+    assert rounds(d).move(seen, begun), "again, after the response was lost"
+    assert not rounds(d).move(seen, Round("zip", 1, d.clock.now(), by="second"))
     assert rounds(d).get("zip") == begun
     tick(d)
-    assert d.messages() == [{"saga": "zip", "round": 1, "part": 0}]
+    assert d.messages() == [{"saga": "zip", "round": 1}]
 
 
-def test_a_message_that_comes_twice_finds_its_part_held(
+def test_a_message_that_comes_twice_counts_nothing_twice(
     desk: Callable[..., SweepDesk], monkeypatch: pytest.MonkeyPatch, small: None
 ) -> None:
     d = desk()
@@ -168,38 +125,33 @@ def test_a_message_that_comes_twice_finds_its_part_held(
     def deliver_again(self: Objects, prefix: str, start_after: str = "") -> ObjectPage:
         if not again:
             again.append([])
-            again[0] = continue_sweep(message, LambdaContext(), d.engine)
+            again[0] = continue_sweep(Work("sweep", message), LambdaContext(), d.engine)
         return page(self, prefix, start_after)
 
     monkeypatch.setattr(Objects, "page", deliver_again)
-    assert continue_sweep(message, LambdaContext(), d.engine) == []
-    d.work_off()
+    assert continue_sweep(Work("sweep", message), LambdaContext(), d.engine) == []
     assert again == [[]]
     assert totals(d) == expected | {"deleted": expected["orphans"]}
-    assert continue_sweep(message, LambdaContext(), d.engine) == []
+    assert continue_sweep(Work("sweep", message), LambdaContext(), d.engine) == []
     assert totals(d) == expected | {"deleted": expected["orphans"]}
 
 
-def test_a_worker_that_was_too_slow_writes_nothing_more(desk: Callable[..., SweepDesk], small: None) -> None:
-    """Its function should be dead by now: another has its part, and sums of its own."""
+def test_a_worker_that_was_overtaken_writes_nothing_more(desk: Callable[..., SweepDesk], small: None) -> None:
     d = desk(Look)
     expected = mixed(d, 12, "look/", "look")
     tick(d)
     d.messages()
-    name = PartName("look", 1, 0)
     sweeper = d.sweeper
     taken: list[bool] = []
 
     def overtake(**_: Any) -> None:
-        if len(taken) == 1:
-            d.clock.advance(200)
-            d.sweeper.work(name, d.clock.now() + 60, d.clock.now() + 60)
         taken.append(True)
+        if len(taken) == 2:
+            d.sweeper.work("look", 1, d.clock.now() + 60)
 
     slow = replace(sweeper, services=replace(sweeper.services, s3=Proxy(d.s3, list_objects_v2=overtake)))
-    now = d.clock.now()
-    report, again = slow.work(name, now + 300, now + 60)
-    assert (report.finished, again) == (False, False)
+    report, again = slow.work("look", 1, d.clock.now() + 300)
+    assert (report.finished, again, len(taken)) == (False, False, 2)
     assert totals(d, "look") == expected | {"left": expected["orphans"]}
 
 
@@ -216,15 +168,17 @@ def test_the_next_tick_sends_anew_what_nobody_is_at(desk: Callable[..., SweepDes
     assert totals(d)["listed"] == expected["listed"]
 
 
-def test_nothing_is_sent_while_a_worker_is_at_it(desk: Callable[..., SweepDesk]) -> None:
+def test_nothing_is_sent_while_a_worker_is_at_it(desk: Callable[..., SweepDesk], small: None) -> None:
     d = desk()
+    mixed(d, 10)
     tick(d)
-    d.messages()
-    now = d.clock.now()
-    assert rounds(d).claim(RoundPart("zip", 1, 0, owner="me", held_until=now + 300), now) is not None
+    (message,) = d.messages()
+    assert continue_sweep(Work("sweep", message), LambdaContext(0.0), d.engine) == [message]
+    seen = rounds(d).get("zip")
+    assert rounds(d).move(seen, replace(seen, moved_at=d.clock.now(), by="me"))
     tick(d)
     assert d.messages() == []
-    d.clock.advance(301)
+    d.clock.advance(901)
     tick(d)
     assert len(d.messages()) == 1
 
@@ -246,21 +200,21 @@ def test_what_cannot_be_reached_is_tried_again_at_once_and_what_is_wrong_with_th
     for error, follows in ((Unavailable("S3: SlowDown"), [message]), (RuntimeError("odd"), [])):
         with monkeypatch.context() as patch:
             patch.setattr(Objects, "page", fail(error))
-            assert continue_sweep(message, LambdaContext(), d.engine) == follows
+            assert continue_sweep(Work("sweep", message), LambdaContext(), d.engine) == follows
     tick(d)
     assert d.work_off() == 1
     assert totals(d)["listed"] == expected["listed"]
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-@pytest.mark.parametrize("write", ["begin", "claim", "advance", "split", "finish", "end"])
+@pytest.mark.parametrize("nth", [1, 2, 3, 20, 21])
 def test_a_worker_may_die_at_any_write(
-    desk: Callable[..., SweepDesk], monkeypatch: pytest.MonkeyPatch, small: None, write: str, before: bool
+    desk: Callable[..., SweepDesk], monkeypatch: pytest.MonkeyPatch, small: None, nth: int, before: bool
 ) -> None:
     """Its message is lost as well. What was counted stays counted once, and the round comes to its end."""
     d = desk(Look)
     expected = mixed(d, 40, "look/", "look")
-    once(monkeypatch, SweepRounds, write, before=before)
+    once(monkeypatch, SweepRounds, "move", before=before, nth=nth)
     deaths = 0
     for _ in range(4):
         try:
@@ -280,7 +234,7 @@ def test_a_worker_that_dies_before_it_writes_deleted_what_no_sum_has(
 ) -> None:
     d = desk()
     expected = mixed(d, 10)
-    once(monkeypatch, SweepRounds, "finish")
+    once(monkeypatch, SweepRounds, "move", nth=2)
     tick(d)
     with pytest.raises(Death):
         d.work_off()
@@ -301,8 +255,7 @@ def test_sums_add_up_whatever_happens(
     d = desk(saga_class)
     prefix, name = ("look/", "look") if saga_class is Look else ("zips/", "zip")
     expected = mixed(d, 45, prefix, name)
-    for write in ("claim", "advance", "split", "finish", "release", "end"):
-        _dying_by_chance(monkeypatch, write, chance)
+    _dying_by_chance(monkeypatch, "move", chance)
     while not rounds(d).get(name).finished_at:
         try:
             tick(d)
@@ -315,7 +268,7 @@ def test_sums_add_up_whatever_happens(
             fate = chance.random()
             messages += [details] if fate < 0.2 else []
             try:
-                follow = continue_sweep(details, LambdaContext(chance.choice([0.5, 60.0])), d.engine)
+                follow = continue_sweep(Work("sweep", details), LambdaContext(chance.choice([0.5, 60.0])), d.engine)
                 messages += follow if fate < 0.9 else []
             except Death:
                 d.clock.advance(chance.choice([1.0, 100.0]))
@@ -355,23 +308,19 @@ def test_the_next_round_takes_the_same_items(desk: Callable[..., SweepDesk], sma
         tick(d)
         d.work_off()
         current = rounds(d).get("look")
-        assert (current.number, current.open) == (number, 0)
+        assert (current.number, current.under_way) == (number, False)
         assert totals(d, "look")["listed"] == 30 * number
     answer = d.bench.stack.dynamodb.scan(TableName=d.bench.stack.sagas_table)["Items"]
-    assert len([one for one in answer if one["saga_id"]["S"].startswith("sweep#look#")]) < 60
+    assert len([one for one in answer if one["saga_id"]["S"].startswith("sweep#")]) == 1
 
 
-@pytest.mark.parametrize(
-    ("wrong", "path"),
-    [({"saga": 1}, "$.saga"), ({"round": "1"}, "$.round"), ({"part": -1}, "$.part"), ({"part": True}, "$.part")],
-)
-def test_a_message_that_does_not_fit(desk: Callable[..., SweepDesk], wrong: dict[str, Any], path: str) -> None:
+@pytest.mark.parametrize("wrong", [{"saga": 1}, {"round": "1"}, {"round": -1}, {"round": True}])
+def test_a_message_that_does_not_fit(desk: Callable[..., SweepDesk], wrong: dict[str, Any]) -> None:
     d = desk()
-    with pytest.raises(InvalidRequest) as caught:
-        continue_sweep({"saga": "zip", "round": 1, "part": 0, **wrong}, LambdaContext(), d.engine)
-    assert [problem.path for problem in caught.value.problems] == [path]
+    with pytest.raises(InvalidRequest):
+        continue_sweep(Work("sweep", {"saga": "zip", "round": 1, **wrong}), LambdaContext(), d.engine)
     with pytest.raises(NotFound):
-        continue_sweep({"saga": "no", "round": 1, "part": 0}, LambdaContext(), d.engine)
+        continue_sweep(Work("sweep", {"saga": "no", "round": 1}), LambdaContext(), d.engine)
 
 
 def test_without_a_queue_the_tick_works_itself(desk: Callable[..., SweepDesk], small: None) -> None:
@@ -381,18 +330,3 @@ def test_without_a_queue_the_tick_works_itself(desk: Callable[..., SweepDesk], s
     (report,) = sweeper.run(SweepRequest(), d.clock.now() + 60)
     assert (report.listed, report.finished) == (20, True)
     assert totals(d) == expected | {"deleted": expected["orphans"]}
-
-
-def test_no_request_has_a_value_that_no_expression_has(desk: Callable[..., SweepDesk], small: None, wire: Wire) -> None:
-    """DynamoDB refuses it, within transactions too."""
-    d = desk(Look)
-    mixed(d, 30, "look/", "look")
-    d.clock.advance(3 * DAY)
-    tick(d)
-    d.work_off()
-    asked = [parameters for name, parameters in wire.requests if name == "TransactWriteItems"]
-    writes = [write for one in asked for item in one["TransactItems"] for write in item.values()]
-    assert writes
-    for write in writes:
-        text = write.get("UpdateExpression", "") + " " + write.get("ConditionExpression", "")
-        assert [value for value in write.get("ExpressionAttributeValues", {}) if value not in text] == []

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from sagas import Context, OrphanSweep, Rejected, Saga, step
-from sagas.engine.composition.core import settings_from
+from sagas.engine.engine import settings_from
 from sagas.engine.observe.events import events_of_entries
 from sagas.engine.registry import Registry
 from sagas.engine.sweep.sweep import SweepRequest, sweeper_of

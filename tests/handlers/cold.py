@@ -1,7 +1,8 @@
-"""A cold start in a process of its own: which clients are made in the init phase, and which by the first invocation.
+"""A cold start in a process of its own: which clients are made in the init phase, and which by the first invocation,
+and which modules of the library that invocation loads.
 
-``python -m tests.handlers.cold step|api|supervisor``; a second argument is a variable that is missing until the first
-invocation.
+``python -m tests.handlers.cold step|api|supervisor|now|bulk|commands``; a second argument is a variable that is missing
+until the first invocation.
 """
 
 from __future__ import annotations
@@ -17,12 +18,33 @@ from botocore import session as sessions
 from moto import mock_aws
 
 from tests.support.aws import REGION, HandmadeStack, LambdaContext
-from tests.support.engine import Engine
+from tests.support.engine import engine_of
 from tests.support.sagas import LOG, Trip
 
 MADE: list[str] = []
 """The services of the clients that were made."""
 EVENT = Path(__file__).parents[2] / "events" / "api_get_saga.json"
+
+
+UNKNOWN = "01a21fa0-7533-7000-8000-000000000001"
+MESSAGES = {
+    "now": {"format": 1, "task": "look", "details": {"saga_id": UNKNOWN, "dispatch": 1}},
+    "bulk": {"format": 1, "task": "purge", "details": {"sagas": [["2026-11-01T00:00:00.000Z", UNKNOWN]], "until": 9e9}},
+    "commands": {"command": "start", "type": "trip", "request": {"item": "train"}, "key": "k"},
+}
+"""A saga that does not exist, twice, and one to start."""
+
+
+def _record(body: str) -> dict[str, Any]:
+    return {
+        "messageId": "m",
+        "receiptHandle": "r",
+        "body": body,
+        "eventSource": "aws:sqs",
+        "eventSourceARN": f"arn:aws:sqs:{REGION}:123456789012:queue",
+        "attributes": {"ApproximateReceiveCount": "1", "SenderId": "AIDA:ann"},
+        "messageAttributes": {},
+    }
 
 
 def _count_clients() -> None:
@@ -46,7 +68,7 @@ def main(function: str, missing: str = "") -> None:
     os.environ |= {"AWS_ACCESS_KEY_ID": "setup", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": REGION}
     stack = HandmadeStack(Trip)
     # Another key and other settings than the function's: it finds no client that was made for this.
-    before = Engine.from_environment(stack.environment | {"SAGAS_RETENTION": "1"})
+    before = engine_of(stack.environment | {"SAGAS_RETENTION": "1"})
     before.starter.start("trip", {"item": "train"})
     event: dict[str, Any] = {"Records": stack.receive("trip", "book")}
     if function == "api":
@@ -55,15 +77,19 @@ def main(function: str, missing: str = "") -> None:
         event = json.loads(EVENT.read_text()) | start
     if function == "supervisor":
         event = {"task": "recover", "queue": True}
+    if function in MESSAGES:
+        event = {"Records": [_record(json.dumps(MESSAGES[function]))]}
     os.environ |= stack.environment | {"AWS_ACCESS_KEY_ID": "function"}
     held = os.environ.pop(missing, "")
     _count_clients()
     module: Any = importlib.import_module(f"sagas.handlers.{function}")
     init = _taken()
+    loaded = {*sys.modules}
     if missing:
         os.environ[missing] = held
     answer: dict[str, Any] = module.handler(event, LambdaContext())
-    told = {"init": init, "first": _taken(), "ran": LOG, "status": answer.get("statusCode")}
+    late = sorted(name for name in {*sys.modules} - loaded if name.partition(".")[0] == "sagas")
+    told = {"init": init, "first": _taken(), "late": late, "ran": LOG, "status": answer.get("statusCode")}
     sys.stderr.write(json.dumps(told | {"failed": answer.get("batchItemFailures")}))
 
 

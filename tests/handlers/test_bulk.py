@@ -124,7 +124,8 @@ def test_purges_only_what_is_over(trips: Site) -> None:
 def test_a_sweep_goes_on_by_further_messages(trips: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[dict[str, Any]] = []
 
-    def sweep(details: dict[str, Any], context: Any, engine: Any) -> list[dict[str, Any]]:
+    def sweep(work: Work, context: Any, engine: Any) -> list[dict[str, Any]]:
+        details = work.details
         seen.append(details)
         return [{"from": details["from"] + 1}] if details["from"] < 3 else []
 

@@ -27,14 +27,18 @@ def done(function: str, told: dict[str, Any]) -> bool:
         "step": (["book:1"], None, []),
         "api": ([], 202, None),
         "supervisor": ([], None, None),
+        "now": ([], None, []),
+        "bulk": ([], None, []),
+        "commands": ([], None, []),
     }
     return work == expected[function]
 
 
-@pytest.mark.parametrize("function", ["step", "api", "supervisor"])
-def test_the_first_invocation_finds_its_clients(function: str) -> None:
+@pytest.mark.parametrize("function", ["step", "api", "supervisor", "now", "bulk", "commands"])
+def test_the_first_invocation_finds_its_clients_and_modules(function: str) -> None:
     told, log = cold(function, AWS_LAMBDA_INITIALIZATION_TYPE="on-demand")
     assert (sorted(set(told["init"])), told["first"]) == (CLIENTS, [])
+    assert told["late"] == []
     assert done(function, told)
     assert not [line for line in log if line.get("level") == "ERROR"]
 

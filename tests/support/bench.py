@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from sagas.core.states import SagaState
 from sagas.core.text import epoch
 from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.clock import uuid7
-from sagas.engine.composition.core import settings_from
+from sagas.engine.engine import settings_from
 from sagas.engine.registry import Registry
 from sagas.engine.worker import End
 from sagas.handlers import now as now_handler
@@ -25,7 +26,7 @@ from sagas.messaging.queues import Queues
 from sagas.messaging.routes import LONGEST_DELAY
 from sagas.messaging.work import Work
 from tests.support.aws import HandmadeStack, LambdaContext
-from tests.support.engine import Engine
+from tests.support.engine import Engine, engine_of
 
 
 class Death(BaseException):
@@ -73,11 +74,14 @@ class ManualClock:
         return self._count
 
 
-def once(monkeypatch: Any, target: Any, name: str, *, before: bool = True) -> None:
-    """Have the process die at the next call of a method: before it takes effect, or after."""
+def once(monkeypatch: Any, target: Any, name: str, *, before: bool = True, nth: int = 1) -> None:
+    """Have the process die at the next call of a method, or a later one: before it takes effect, or after."""
     original: Callable[..., Any] = getattr(target, name)
+    calls = itertools.count(1)
 
     def dying(*arguments: Any, **keywords: Any) -> Any:
+        if next(calls) < nth:
+            return original(*arguments, **keywords)
         monkeypatch.setattr(target, name, original)
         if not before:
             original(*arguments, **keywords)
@@ -286,9 +290,9 @@ def deploy_functions(monkeypatch: pytest.MonkeyPatch, stack: HandmadeStack, kind
     clock, variables = ManualClock(round(time.time(), 3)), stack.environment | environment
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("sagas.engine.composition.core.SystemClock", lambda: clock)
+    monkeypatch.setattr("sagas.engine.engine.SystemClock", lambda: clock)
     step_handler.reset()
-    bench = kind(stack=stack, clock=clock, engine=Engine.from_environment(variables))
+    bench = kind(stack=stack, clock=clock, engine=engine_of(variables))
     hide, send, send_work = Queues.delay, Queues.send, Queues.send_work
 
     def hide_noting(queues: Queues, message: Message, seconds: float) -> None:

@@ -1,12 +1,11 @@
-"""All parts of an engine in one composition, as no function has them: tests ask for whichever they need."""
+"""The engine of a step's function, whose attempts Powertools drives. Tests ask it for whichever parts they need."""
 
 from __future__ import annotations
 
-from sagas.engine.composition.api import Api
-from sagas.engine.composition.families import Families
-from sagas.engine.composition.running import Running
-from sagas.engine.composition.supervisor import Supervisor
+from functools import partial
 
+from sagas.engine.attempt.idempotency import IdempotentAttempt
+from sagas.engine.engine import Engine as Engine
 
-class Engine(Running, Families, Supervisor, Api):
-    """Every function's parts."""
+engine_of = partial(Engine.from_environment, attempt=IdempotentAttempt)
+"""Makes an engine from an environment."""

@@ -25,13 +25,13 @@ STAGES = {
 
 
 BUDGET = {
-    "step": 72,  # what redacts texts, and what compares values
-    "api": 143,  # what counts and reads the overview
-    "commands": 105,
-    "supervisor": 149,  # what decides which tasks are due at a tick, one of which writes the overview
-    "now": 103,
-    "bulk": 125,
-    "outbox": 92,
+    "step": 70,
+    "api": 121,
+    "commands": 71,
+    "supervisor": 139,  # the task that writes the overview
+    "now": 92,
+    "bulk": 118,
+    "outbox": 73,
     "archiving": 24,
 }
 """How many modules of the library each function may load, packages included. A function loads what it runs: whoever
@@ -80,12 +80,9 @@ STEP = [
     "sagas.engine.attempt.runner",
     "sagas.engine.clock",
     "sagas.engine.committer",
-    "sagas.engine.composition",
-    "sagas.engine.composition.core",
-    "sagas.engine.composition.running",
+    "sagas.engine.engine",
     "sagas.engine.ports",
     "sagas.engine.registry",
-    "sagas.engine.worker",
     "sagas.errors",
     "sagas.handlers",
     "sagas.handlers.invocation",
@@ -109,16 +106,18 @@ STEP = [
     "sagas.store.journal.journal",
     "sagas.store.pauses",
     "sagas.store.tables",
+    "sagas.threads",
 ]
 """All modules of the library that a step's function loads, before it loads its saga types."""
 TYPES = [
+    "sagas.engine.worker",
     "sagas.authoring.definition.building",
     "sagas.authoring.definition.members",
     "sagas.authoring.saga",
     "sagas.authoring.steps",
     "sagas.authoring.waits",
 ]
-"""What its saga types load besides, if they declare no circuit breaker and no ``auto_disable``."""
+"""What its saga types load besides, with the worker, if they declare no circuit breaker and no ``auto_disable``."""
 THEIRS = ("asyncio", "aws_lambda_powertools.event_handler")
 """What botocore, PynamoDB and Powertools must not bring along, nor a step that is not ``async``."""
 PLAIN = """
@@ -313,7 +312,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 def test_records_that_functions_load_are_structs() -> None:
     """A dataclass takes a millisecond to make, sixty times as long as a Struct. These are policies whose constructors
-    check, what authors' steps return, problems that compare without a field, and the composition."""
+    check, what authors' steps return, problems that compare without a field, and the engine."""
     library = Path(sagas.__file__).parent
     loaded = ("authoring", "core", "engine", "handlers", "messaging", "store", "errors.py")
     found = {
@@ -324,4 +323,4 @@ def test_records_that_functions_load_are_structs() -> None:
         if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(it) for it in node.decorator_list)
     }
     policies = {"AutoDisable", "CircuitBreaker", "OrphanSweep", "Retry"}
-    assert found == policies | {"OrphanedObject", "S3Object", "Problem", "Core"}
+    assert found == policies | {"OrphanedObject", "S3Object", "Problem", "Engine"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,19 +9,9 @@ from typing import Any, Literal
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
 
 from sagas.aws import code_of
-from sagas.cli.doctor.site import (
-    Compared,
-    NotChecked,
-    Resource,
-    Resources,
-    Site,
-    Tables,
-    mapping_settings,
-    queue_settings,
-)
+from sagas.cli.doctor.site import NotChecked, Resource, Resources, Site, Tables
 from sagas.cli.target import SIGN_IN, what_to_do
 from sagas.errors import SagaError, full_text, text_of
-from sagas.topology import WITHOUT_RECURSION_CONFIG
 
 State = Literal["ok", "warn", "fail", "unchecked"]
 
@@ -104,33 +93,6 @@ def clock(ahead: float) -> Findings:
     yield Finding(state, text, "" if state == "ok" else "set this machine's clock; AWS refuses five minutes or more")
 
 
-def packages(facts: Mapping[str, tuple[str, str]]) -> Findings:
-    """Whether the installed packages have versions that this library supports."""
-    bad = [f"{name} {version} (needs {takes})" for name, (version, takes) in facts.items() if not fits(version, takes)]
-    if bad:
-        yield Finding("fail", ", ".join(bad), "reinstall: pip install --upgrade 'lambda-sagas[local]'")
-    else:
-        main = ("Python", "lambda-sagas", "boto3", "aws-cdk-lib")
-        yield Finding("ok", ", ".join(f"{name} {facts[name][0]}" for name in main if name in facts))
-
-
-def fits(version: str, takes: str) -> bool:
-    """Whether a version meets a requirement such as ``<4,>=3.37``."""
-    have = _numbers(version)
-    for operator, text in re.findall(r"(<=|>=|==|!=|<|>)\s*([\w.]+)", takes):
-        want = _numbers(text)
-        padded = have + (0,) * (len(want) - len(have)), want + (0,) * (len(have) - len(want))
-        order = (padded[0] > padded[1]) - (padded[0] < padded[1])
-        allowed = {"<": [-1], "<=": [-1, 0], ">": [1], ">=": [0, 1], "==": [0], "!=": [-1, 1]}[operator]
-        if order not in allowed:
-            return False
-    return True
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", re.split(r"[a-z+-]", version)[0]))
-
-
 def app(error: str) -> Findings:
     if error:
         yield Finding("fail", error, "fix the app, or name another one with --app")
@@ -144,21 +106,6 @@ def imports(refused: Sequence[str]) -> Findings:
         yield Finding("fail", text, "then synthesize and deploy again")
     if not refused:
         yield Finding("ok", "functions have all modules that their code imports")
-
-
-def region(facts: tuple[str, Sequence[Mapping[str, Any]]]) -> Findings:
-    """Whether the region has the features that the app uses."""
-    name, resources = facts
-    lacking: dict[str, str] = {}
-    for properties in resources:
-        if "RecursiveLoop" in properties and name.startswith(WITHOUT_RECURSION_CONFIG):
-            lacking["Lambda's setting for recursive loops"] = f'give the stack its region: Environment(region="{name}")'
-        if name.startswith("cn-") and "EDGE" in properties.get("EndpointConfiguration", {}).get("Types", ()):
-            lacking['API endpoints of type "edge"'] = 'set endpoint="regional"'
-    for what, todo in lacking.items():
-        yield Finding("fail", f"{name} does not have {what}", todo)
-    if not lacking:
-        yield Finding("ok", f"{name} has all features that the app uses")
 
 
 def bootstrap(facts: tuple[int, int, str]) -> Findings:
@@ -185,14 +132,6 @@ def concurrency(facts: tuple[int, int, int]) -> Findings:
         yield Finding("warn", text, f"{_QUOTAS} (Lambda, L-B99A9384)")
     else:
         yield Finding("ok", f"{limit:,} concurrent executions, {unreserved:,} of them unreserved")
-
-
-def alarm_quota(facts: tuple[int, int, int]) -> Findings:
-    """Whether the account has room for the app's alarms."""
-    limit, existing, more = facts
-    total, text = existing + more, f"{existing:,} alarms of {limit:,}, and the app adds {max(0, more):,}"
-    state: State = "fail" if total > limit else "warn" if total > _FULL * limit else "ok"
-    yield Finding(state, text, "" if state == "ok" else f"{_QUOTAS} (CloudWatch)")
 
 
 def in_flight(facts: tuple[int, Mapping[str, int]]) -> Findings:
@@ -223,11 +162,14 @@ def stack(facts: tuple[str, str, str]) -> Findings:
 
 
 def replaced(facts: tuple[Resources, Resources]) -> Findings:
-    """Whether a deployment would replace or delete resources with messages, sagas, payloads or keys."""
+    """Whether a deployment would replace or delete resources with messages, sagas, payloads or keys, or be refused
+    because it changes several indexes of a table."""
     lost = [*_lost(*facts)]
     for name in lost:
         yield Finding("fail", f"the next deployment would replace or delete {name}, with its content", _KEEP)
-    if not lost:
+    refused = [*_several_indexes(*facts)]
+    yield from refused
+    if not lost and not refused:
         yield Finding("ok", "the next deployment keeps every queue, table, bucket and key")
 
 
@@ -241,18 +183,6 @@ def _lost(deployed: Resources, template: Resources) -> Iterator[str]:
             now = template.get(id, Resource("", {}))
             if now.type != one.type or now.properties.get(named) != one.properties.get(named):
                 yield one.name or id
-
-
-def pending(facts: tuple[Resources, Resources]) -> Findings:
-    """Whether the deployed queues and mappings have the app's settings, and a deployment can change the indexes."""
-    yield from _several_indexes(*facts)
-    deployed, template = (_settings_of(resources) for resources in facts)
-    changed = [id for id in template if deployed.get(id) != template[id]]
-    if changed:
-        text = f"app and stack have different settings of {len(changed)} queues and mappings: {', '.join(changed)}"
-        yield Finding("warn", text, _DEPLOY)
-    else:
-        yield Finding("ok", f"{len(template)} queues and mappings have the app's settings")
 
 
 def _several_indexes(deployed: Resources, template: Resources) -> Findings:
@@ -275,24 +205,10 @@ def _indexes(resources: Resources) -> dict[str, dict[str, Any]]:
     }
 
 
-def _settings_of(resources: Resources) -> dict[str, dict[str, str]]:
-    readers = {"AWS::SQS::Queue": queue_settings, "AWS::Lambda::EventSourceMapping": mapping_settings}
-    return {id: readers[one.type](one.properties) for id, one in resources.items() if one.type in readers}
-
-
-def unchanged(facts: Sequence[Compared]) -> Findings:
-    changed = [one for one in facts if one.declared != one.actual]
-    for one in changed:
-        text = f"{one.resource}: {one.setting} is {one.actual}, but the template has {one.declared}"
-        yield Finding("fail", text, "set it back by hand; a deployment of the same template would not")
-    if not changed:
-        yield Finding("ok", f"{len({one.resource for one in facts})}, all as in the template")
-
-
 def functions(facts: Mapping[str, str]) -> Findings:
     broken = {name: problem for name, problem in facts.items() if problem}
     for name, problem in broken.items():
-        yield Finding("fail", f"{name}: {problem}", "fix the code or its configuration, and deploy again")
+        yield Finding("fail", f"{name}: {problem}", "fix the code, or what was changed by hand, and deploy again")
     if not broken:
         yield Finding("ok", f"{len(facts)} load their code")
 
@@ -350,19 +266,13 @@ def alarms(facts: tuple[int, Sequence[str], Mapping[str, int]]) -> Findings:
 CHECKS = (
     Check("credentials", lambda site: (site.caller, site.where), credentials),
     Check("clock", Site.clock, clock),
-    Check("packages", Site.packages, packages),
     Check("app", lambda site: site.synthesis, app),
     Check("imports", Site.imports, imports),
-    Check("region", Site.region_features, region),
     Check("bootstrap", Site.bootstrap, bootstrap),
     Check("concurrency", Site.concurrency, concurrency),
-    Check("alarm quota", Site.alarm_quota, alarm_quota),
     Check("stack", lambda site: (site.target.stack or "the local stack", site.status, site.where), stack),
     Check("replacements", lambda site: (site.deployed, site.template), replaced),
-    Check("settings", lambda site: (site.deployed, site.template), pending),
-    Check("queues", Site.queues, unchanged),
     Check("in flight", Site.in_flight, in_flight),
-    Check("mappings", Site.mappings, unchanged),
     Check("functions", Site.functions, functions),
     Check("tables", Site.tables, tables),
     Check("service name", Site.service_names, service_names),

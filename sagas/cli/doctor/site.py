@@ -6,12 +6,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cached_property
-from importlib import metadata
 from pathlib import Path
-from platform import python_version
 from typing import Any, NamedTuple, cast
 
 from botocore.exceptions import ClientError
@@ -29,14 +26,12 @@ from sagas.local.emulator.nested import NESTED, prefix_of
 from sagas.local.errors import LocalStackError
 from sagas.local.files import Files
 
-_DISTRIBUTION = "lambda-sagas"
 _OUTPUT = "doctor.out"
 _THREADS = 8
+_IN_FLIGHT = {"in-flight", "standard", "queue"}
+"""Words in the name of the quota of a queue's messages."""
 _PROBE = json.dumps({"check": "create", "Records": []})
 """A step's function answers this event by creating its sagas' instances. Other functions see a batch of no messages."""
-
-Settings = dict[str, str]
-"""Settings of a resource, by their names in CloudFormation."""
 
 
 class NotChecked(Exception):
@@ -76,16 +71,6 @@ class Tables(NamedTuple):
 
 Resources = dict[str, Resource]
 """Resources by logical id, which has a prefix in nested stacks."""
-
-
-@dataclass(frozen=True)
-class Compared:
-    """A resource's setting, as it is and as it should be."""
-
-    resource: str
-    setting: str
-    declared: str
-    actual: str
 
 
 class Site:
@@ -134,18 +119,6 @@ class Site:
         """Return the seconds by which this machine's clock is ahead of AWS's clock."""
         self.in_an_account("clock of its own")
         return self._now() - parsedate_to_datetime(self._answered).timestamp()
-
-    def packages(self) -> dict[str, tuple[str, str]]:
-        """Return, for each installed package that this library needs, its version and the supported versions."""
-        packages = {"Python": (python_version(), ">=3.11"), _DISTRIBUTION: (metadata.version(_DISTRIBUTION), "")}
-        for requirement in metadata.requires(_DISTRIBUTION) or ():
-            text = requirement.partition(";")[0].strip()
-            name = text[: next((at for at, letter in enumerate(text) if letter in "<>=!~ ["), len(text))]
-            try:
-                packages[name] = metadata.version(name), text[len(name) :]
-            except metadata.PackageNotFoundError:
-                continue  # it belongs to an extra that is not installed
-        return packages
 
     @cached_property
     def synthesis(self) -> str:
@@ -245,11 +218,6 @@ class Site:
         stacks = read_assembly(newest.parent, self.account, self.region)
         return list(dict.fromkeys(text for stack in stacks for text in _refused_imports(stack)))
 
-    def region_features(self) -> tuple[str, list[Mapping[str, Any]]]:
-        """Return the region, and the properties of the app's resources."""
-        self.in_an_account("regions")
-        return self.region, [one.properties for one in self.template.values()]
-
     def bootstrap(self) -> tuple[int, int, str]:
         """Return the version of the CDK's bootstrap stack (0 if missing), the version that the app needs, and the
         place."""
@@ -271,86 +239,51 @@ class Site:
         more = _reserved(self.template) - (_reserved(self.deployed) if self.status else 0)
         return limits["ConcurrentExecutions"], limits["UnreservedConcurrentExecutions"], more
 
-    def alarm_quota(self) -> tuple[int, int, int]:
-        """Return how many alarms the account may have, how many it has, and how many the app would add."""
-        self.in_an_account("quotas")
-        pages = self.client("cloudwatch").get_paginator("describe_alarms").paginate()
-        existing = sum(len(page["MetricAlarms"]) for page in pages)
-        more = len(_of(self.template, "AWS::CloudWatch::Alarm"))
-        more -= len(_of(self.deployed, "AWS::CloudWatch::Alarm")) if self.status else 0
-        return self._quota("monitoring", ("metric alarms",), 5_000), existing, more
-
     def in_flight(self) -> tuple[int, dict[str, int]]:
-        """Return how many messages of one queue may be in flight, and how many are in flight in each queue."""
+        """Return how many messages of one queue may be in flight, and how many are in flight in each queue. The limit
+        is AWS's default if Service Quotas does not list it."""
         self.in_an_account("quotas")
-        limit = self._quota("sqs", ("in-flight", "standard queue"), 120_000)
-        return limit, {id: int(one["ApproximateNumberOfMessagesNotVisible"]) for id, one in self._queues.items()}
-
-    def _quota(self, service: str, words: tuple[str, ...], default: int) -> int:
-        """Return the value of the quota whose name has these words, or AWS's default if Service Quotas does not list
-        it."""
-        pages = self.client("service-quotas").get_paginator("list_service_quotas").paginate(ServiceCode=service)
+        pages = self.client("service-quotas").get_paginator("list_service_quotas").paginate(ServiceCode="sqs")
         quotas = (quota for page in pages for quota in page["Quotas"])
-        values = (int(one["Value"]) for one in quotas if all(word in one["QuotaName"].lower() for word in words))
-        return next(values, default)
+        limits = (int(one["Value"]) for one in quotas if {*one["QuotaName"].lower().split()} >= _IN_FLIGHT)
+        sqs = self.client("sqs")
+        queues = _of(self.deployed, "AWS::SQS::Queue")
 
-    @cached_property
-    def _queues(self) -> dict[str, dict[str, str]]:
-        sqs, queues = self.client("sqs"), _of(self.deployed, "AWS::SQS::Queue")
-
-        def attributes(queue: Resource) -> dict[str, str]:
-            return sqs.get_queue_attributes(QueueUrl=queue.physical_id, AttributeNames=["All"])["Attributes"]
+        def in_flight(queue: Resource) -> int:
+            names = ["ApproximateNumberOfMessagesNotVisible"]
+            answer = sqs.get_queue_attributes(QueueUrl=queue.physical_id, AttributeNames=names)
+            return int(answer["Attributes"][names[0]])
 
         with ThreadPoolExecutor(_THREADS) as threads:
-            return dict(zip(queues, threads.map(attributes, queues.values()), strict=True))
-
-    def queues(self) -> list[Compared]:
-        """Return the settings of the deployed queues, with those in the stack's template."""
-        return [
-            Compared(queue.name, name, declared, actual.get(name, "none"))
-            for id, queue in _of(self.deployed, "AWS::SQS::Queue").items()
-            for actual in [_flat(self._queues[id])]
-            for name, declared in queue_settings(queue.properties).items()
-        ]
-
-    def mappings(self) -> list[Compared]:
-        """Return the settings of the deployed event source mappings, with those in the stack's template."""
-        mappings, actual = _of(self.deployed, "AWS::Lambda::EventSourceMapping"), self._mappings
-        return [
-            Compared(_function_of(found) or one.physical_id, name, declared, mapping_settings(found).get(name, "none"))
-            for one in mappings.values()
-            for found in [actual.get(one.physical_id, {"Enabled": "missing"})]
-            for name, declared in mapping_settings(one.properties).items()
-        ]
-
-    @cached_property
-    def _mappings(self) -> dict[str, dict[str, Any]]:
-        """The event source mappings of the region. ``Enabled`` is derived from their state, for comparison with a
-        template."""
-        pages = self.client("lambda").get_paginator("list_event_source_mappings").paginate()
-        states = {"Disabled": False, "Disabling": False}
-        return {
-            one["UUID"]: one | {"Enabled": states.get(one["State"], True)}
-            for page in pages
-            for one in page["EventSourceMappings"]
-        }
+            counts = dict(zip(queues, threads.map(in_flight, queues.values()), strict=True))
+        return next(limits, 120_000), counts
 
     def functions(self) -> dict[str, str]:
         """Invoke each function that handles messages or a stream with an empty event, so that it loads its code.
-        Returns its problem by name; empty if it has none."""
-        ids = {one.physical_id for one in _of(self.deployed, "AWS::Lambda::EventSourceMapping").values()}
-        ours = [one for id, one in self._mappings.items() if id in ids]
+        Returns its problem by name; empty if it has none, and is called."""
+        ours = [one.physical_id for one in _of(self.deployed, "AWS::Lambda::EventSourceMapping").values()]
         lambda_ = self.client("lambda")
+        pages = lambda_.get_paginator("list_event_source_mappings").paginate()
+        mappings = {one["UUID"]: one for page in pages for one in page["EventSourceMappings"]}
 
-        def problem(mapping: dict[str, Any]) -> str:
+        def problem(id: str) -> tuple[str, str]:
+            mapping = mappings.get(id)
+            if mapping is None:
+                return f"event source mapping {id}", "it is missing, so its function is not called"
+            name = str(mapping["FunctionArn"]).partition(":function:")[2].partition(":")[0]
+            if mapping["State"] in ("Disabled", "Disabling"):
+                return name, "its event source mapping is disabled"
             answer = lambda_.invoke(FunctionName=mapping["FunctionArn"], Payload=_PROBE)
             result: Any = json.loads(answer["Payload"].read() or b"{}")
             if "FunctionError" in answer:
-                return f"{result.get('errorType', 'Error')}: {result.get('errorMessage', '')}"
-            return "; ".join(result.get("problems", ()))
+                return name, f"{result.get('errorType', 'Error')}: {result.get('errorMessage', '')}"
+            return name, "; ".join(result.get("problems", ()))
 
+        problems = dict[str, str]()
         with ThreadPoolExecutor(_THREADS) as threads:
-            return dict(zip(map(_function_of, ours), threads.map(problem, ours), strict=True))
+            for name, text in threads.map(problem, ours):
+                problems[name] = problems.get(name) or text
+        return problems
 
     @cached_property
     def _members(self) -> tuple[list[Member], list[Member]]:
@@ -437,35 +370,6 @@ def _refused_imports(stack: Stack) -> Iterator[str]:
         roots = {name.partition(":")[0] for name in json.loads(classes)}
         if missing := Code(files).missing_in(roots, shipped):
             yield advice(missing, python)
-
-
-def queue_settings(properties: Mapping[str, Any]) -> Settings:
-    """Return those settings in a queue's template that can be changed by hand."""
-    return _literal(properties, "VisibilityTimeout", "MessageRetentionPeriod", "DelaySeconds") | _literal(
-        properties.get("RedrivePolicy", {}), "maxReceiveCount"
-    )
-
-
-def mapping_settings(properties: Mapping[str, Any]) -> Settings:
-    """Return the settings of an event source mapping: whether it is enabled, its batch size, and its concurrency."""
-    scaling = _literal(properties.get("ScalingConfig", {}), "MaximumConcurrency")
-    return _literal({"Enabled": True, **properties}, "Enabled", "BatchSize") | scaling
-
-
-def _literal(properties: Mapping[str, Any], *names: str) -> Settings:
-    found = {name: properties[name] for name in names if name in properties}
-    return {name: str(value).lower() for name, value in found.items() if not isinstance(value, dict)}
-
-
-def _flat(attributes: Mapping[str, str]) -> Settings:
-    """Return the attributes of a queue, including the members of its redrive policy."""
-    redrive: dict[str, Any] = json.loads(attributes.get("RedrivePolicy", "{}"))
-    return {**attributes, **{name: str(value) for name, value in redrive.items()}}
-
-
-def _function_of(mapping: Mapping[str, Any]) -> str:
-    """Return the name of a mapping's function, without the alias."""
-    return str(mapping.get("FunctionArn", "")).partition(":function:")[2].partition(":")[0]
 
 
 def _reserved(resources: Resources) -> int:

@@ -19,6 +19,8 @@ from urllib.parse import unquote, unquote_plus
 from sagas.authoring.context import S3Object
 from sagas.store.journal.entries import Entry
 
+_FILE = re.compile(r"/+[^/*?\s]")
+"""Follows a saga's id in the key of a file. A pattern with the id itself would be compiled for each saga."""
 _MEMBERS = {member.name for member in fields(S3Object)}
 
 
@@ -27,7 +29,6 @@ def unnamed(
 ) -> set[str]:
     """Return the files of a saga that none of its payloads names."""
     remaining = {filename: _folded(filename.split(".", 1)[0] or filename) for filename in filenames}
-    folder = re.compile(rf"{re.escape(saga_id)}(?!/+[^/*?\s])")
     for entry in sorted(entries, key=lambda entry: entry.payload is None):
         payload = load(entry).payload
         if payload is None:  # the saga was purged in the meantime
@@ -36,7 +37,7 @@ def unnamed(
             # The text, in all forms that are treated alike.
             forms = (text, unquote(text), unquote_plus(text)) if "%" in text or "+" in text else (text,)
             plain = _folded("\n".join(forms))
-            if folder.search(plain):
+            if _names_folder(plain, saga_id):
                 return set()
             remaining = {filename: stem for filename, stem in remaining.items() if stem not in plain}
             if not remaining:
@@ -59,6 +60,17 @@ def objects_in(value: Any) -> Iterator[tuple[str, str]]:
                 yield bucket, key
             else:
                 remaining += reversed(members.values())
+
+
+def _names_folder(text: str, saga_id: str) -> bool:
+    """Whether a text has the saga's id without a file's name behind it."""
+    at = text.find(saga_id)
+    while at >= 0:
+        end = at + len(saga_id)
+        if not _FILE.match(text, end):
+            return True
+        at = text.find(saga_id, end)
+    return False
 
 
 def _folded(text: str) -> str:

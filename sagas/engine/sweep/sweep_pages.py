@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 ARCHIVE = "archive/"
 """Prefix that is added to the keys of archived objects. The CDK construct grants access to it."""
 
+_AT_ONCE = 10
+"""Number of objects that are copied at the same time: as many as the client has connections."""
 _OWN = "on_orphans"
 
 
@@ -143,11 +146,11 @@ class PageSweep:
         """Whether there is time left before the deadline."""
         return self._services.clock.now() < self.deadline
 
-    def page(self, after: str, until: str = "") -> Reached:
+    def page(self, after: str) -> Reached:
         """Sweep the page after a key. The report counts only objects up to the returned key."""
         page = self.objects.page(self._definition.prefix, after)
-        listed = [item for item in page.objects if not until or item.key <= until]
-        last = page.last or len(listed) < len(page.objects) or not page.objects
+        listed = page.objects
+        last = page.last or not listed
         before = self._services.clock.now() - self._policy.min_age.total_seconds()
         verdicts = self._judge.judge(listed, before, lambda: self.in_time)
         ours = [number for number, verdict in enumerate(verdicts) if verdict.kind in self._ours]
@@ -189,12 +192,14 @@ class PageSweep:
         return _Done(len(orphans), deleted=len(orphans) - len(errors), errors=errors)
 
     def _archive(self, orphans: Sequence[Listed]) -> _Done:
-        """Copy orphans, and delete the copied ones. If time runs out, the next run handles the others."""
-        copied, done = list[Listed](), _Done(0)
-        for orphan in orphans:
-            if not self.in_time:
-                break
-            error = self.objects.archive(orphan, ARCHIVE, self._archive_to)
+        """Copy orphans, many at once, and delete the copied ones. If time runs out, the next run handles the others."""
+        copied = list[Listed]()
+        done = _Done(0)
+        with ThreadPoolExecutor(_AT_ONCE, "archiving") as pool:
+            errors = list(pool.map(self._copy, orphans))
+        for orphan, error in zip(orphans, errors, strict=True):
+            if error is None:
+                break  # time ran out, for all that follow, too
             if not error:
                 copied.append(orphan)
             elif error in S3_NO_SUCH_KEY:
@@ -208,6 +213,10 @@ class PageSweep:
             done.deleted = deleted.deleted
             done.errors |= deleted.errors
         return done
+
+    def _copy(self, orphan: Listed) -> str | None:
+        """Copy an orphan to the archive. Returns S3's error code; ``None`` if no time was left."""
+        return self.objects.archive(orphan, ARCHIVE, self._archive_to) if self.in_time else None
 
     def _hand_over(self, orphans: Sequence[Listed]) -> _Done:
         services, name, prefix = self._services, self._definition.name, self._definition.prefix

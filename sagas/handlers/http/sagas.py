@@ -11,7 +11,7 @@ from typing import Any
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
 from sagas.core.states import SagaState, SagaStatus
-from sagas.engine.composition.api import Api
+from sagas.engine.engine import Engine
 from sagas.engine.read.answers import AuditPage, Page, SagaView
 from sagas.engine.read.reader import Reader
 from sagas.engine.read.redacting import redacted
@@ -54,7 +54,7 @@ def _show(request: Request, reader: Reader, name: str, saga_id: str) -> Response
     return unchanged(tag_of(mark)) if saga is None else with_etag(request, linked(request.base, saga), mark)
 
 
-def saga_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
+def saga_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
     """Return the functions that start and show sagas."""
     reader, registry = engine.reader, engine.registry
 
@@ -100,7 +100,7 @@ def saga_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     return [start, audit, verify, show]
 
 
-def list_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
+def list_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
     """Return the functions that find and list sagas."""
     reader, registry = engine.reader, engine.registry
 
@@ -139,7 +139,7 @@ def list_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     return [look_up, list_sagas]
 
 
-def attention_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
+def attention_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
     """Return the function that lists the sagas that need an operator."""
     reader = engine.reader
 
@@ -165,7 +165,7 @@ def _listed(request: Request, page: Page, *of: object) -> Response[str]:
     return with_etag(request, {"sagas": sagas, "cursor": cursor_for(page["cursor"], *of)})
 
 
-def operator_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
+def operator_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
     """Return the functions that change one saga for an operator."""
     operations = engine.operations
 
@@ -203,7 +203,7 @@ def operator_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served
     return [cancel, retry, compensate, resolve]
 
 
-def upkeep_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
+def upkeep_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
     """Return the functions that purge a saga and set its recovery attempts."""
 
     def purge(name: str, saga_id: str) -> Response[str]:
@@ -228,7 +228,7 @@ def upkeep_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     return [purge, set_recovery_attempts]
 
 
-def _without_payloads(app: APIGatewayRestResolver, engine: Api, state: SagaState) -> SagaView:
+def _without_payloads(app: APIGatewayRestResolver, engine: Engine, state: SagaState) -> SagaView:
     """Return the view of a saga without its request and results: only callers with the right to read sagas get these,
     and large ones could make the answer fail."""
     return linked(_request(app).base, engine.reader.show(state.saga, state.saga_id, payloads=False))

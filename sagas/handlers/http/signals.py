@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
-from sagas.engine.composition.api import Api
+from sagas.engine.engine import Engine
 from sagas.engine.operate.callbacks import Callbacks
 from sagas.engine.read.answers import CallbackView
 from sagas.errors import Conflict, NotFound, Unavailable, WrongTables
@@ -15,7 +15,7 @@ ACTOR = "callback"
 """The actor of signals to callback URLs in the audit trail. Their senders are not authenticated."""
 
 
-def signal_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
+def signal_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
     """Return the function that accepts a signal. It answers 202 for a new value, and 200 for a value that was accepted
     before."""
 
@@ -32,7 +32,7 @@ def signal_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     return [signal]
 
 
-def add_callback_route(app: APIGatewayRestResolver, engine: Api, callbacks: Callbacks) -> None:
+def add_callback_route(app: APIGatewayRestResolver, engine: Engine, callbacks: Callbacks) -> None:
     """Add the route that accepts a signal by its token. It answers with the same statuses, but a smaller body."""
 
     @app.post("/callbacks/<token>")

@@ -10,8 +10,7 @@ from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from sagas.authoring.codec import json_schema
 from sagas.authoring.definition.definition import StepDefinition
 from sagas.core.gates import NO_PAUSE, Pause, Scope
-from sagas.engine.composition.api import Api
-from sagas.engine.read.overview import automatic_view
+from sagas.engine.engine import Engine
 from sagas.engine.read.overviews import BreakerList, TypeList, TypeStepView, TypeView
 from sagas.engine.read.views import pause_view
 from sagas.handlers.http.answers import Served, answer
@@ -23,7 +22,7 @@ from sagas.handlers.telemetry import telemetry
 from sagas.operations import PauseChange, RecoveryOptions
 
 
-def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
+def type_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
     """Return the functions that show and change saga types, and the function that describes the API."""
     registry = engine.registry
 
@@ -33,6 +32,8 @@ def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         views = [pause_view(scope, each) for scope, each in pauses.items() if scope.name == name]
         failing = streak.paused_until > now
         if failing:
+            from sagas.engine.read.overview import automatic_view
+
             views.append(automatic_view(name, streak))
         return {
             "type": definition.name,
@@ -95,7 +96,7 @@ def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     return [list_types, show_type, show_in_flight, change_type, recover, openapi]
 
 
-def breaker_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
+def breaker_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
     """Return the functions about circuit breakers."""
 
     def list_breakers() -> Response[str]:
@@ -111,7 +112,7 @@ def breaker_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]
     return [list_breakers, close_breaker]
 
 
-def statistics_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
+def statistics_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
     """Return the functions that count sagas."""
 
     def stats() -> Response[str]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sagas.engine.composition.core import Core
-from sagas.engine.composition.recovering import Recovering
+from sagas.engine.engine import Engine
 from sagas.engine.read.reports import RecoveryView
 from sagas.engine.supervise.recovery import RecoveryReport
 from sagas.handlers.telemetry import telemetry
@@ -18,7 +17,7 @@ SPARE = 5.0
 """Seconds reserved at the end of an invocation for finishing the current saga."""
 
 
-def recover_due(work: Work, context: Any, engine: Recovering) -> None:
+def recover_due(work: Work, context: Any, engine: Engine) -> None:
     """Recover the sagas that a message of the queue ``bulk`` names, unless the message has expired."""
     due, budget = DueSagas.of(work), context.get_remaining_time_in_millis() / 1000 - SPARE
     if is_void(due, engine):
@@ -27,7 +26,7 @@ def recover_due(work: Work, context: Any, engine: Recovering) -> None:
     report_recovery(report, recovery_view(report))
 
 
-def is_void(due: DueSagas, engine: Core) -> bool:
+def is_void(due: DueSagas, engine: Engine) -> bool:
     """Whether a message has expired. Sagas that are still due are found again, and would be handled twice."""
     if engine.clock.now() < due.until:
         return False

@@ -7,15 +7,13 @@ from typing import Any, Literal
 
 from msgspec.structs import asdict
 
-from sagas.engine.composition.supervisor import Supervisor
+from sagas.engine.engine import Engine
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.tasks.due import LATE, SPARE
 from sagas.handlers.telemetry import telemetry
 
 
-def find(
-    task: Literal["recover", "purge"], event: Mapping[str, Any], context: Any, engine: Supervisor
-) -> dict[str, Any]:
+def find(task: Literal["recover", "purge"], event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, Any]:
     """Send the due sagas of a task to the queue ``bulk``, or to ``now`` if their wait ends soon. A purge also deletes
     leftovers. Returns ``{"found", "messages", "finished"}``: the numbers of sagas and messages, and whether all were
     sent."""

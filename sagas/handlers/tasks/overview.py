@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sagas.engine.composition.recovering import Recovering
+from sagas.engine.engine import Engine
 from sagas.handlers.telemetry import telemetry
 
 
-def write_overview(engine: Recovering) -> dict[str, Any]:
+def write_overview(engine: Engine) -> dict[str, Any]:
     """Count, and write the overview if it has changed. Returns ``{"needing", "written"}``: the number of sagas that
     need an operator, and whether the overview was written."""
     report = engine.overview.run()

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from sagas.core.states import SagaState
 from sagas.core.text import epoch
-from sagas.engine.composition.reading import Reading
+from sagas.engine.engine import Engine
 from sagas.engine.observe.events import OutboxEvent, events_of_entries
 from sagas.errors import InvalidRequest, NewerFormat, NotFound, Problem, TooLarge, Unavailable
 from sagas.handlers.telemetry import frames, telemetry
@@ -41,7 +41,7 @@ def spared(what: str = "a change could not be published") -> Generator[None]:
         telemetry().measure("EventNotPublished", 1)
 
 
-def publish(events: Iterable[OutboxEvent], engine: Callable[[], Reading]) -> int:
+def publish(events: Iterable[OutboxEvent], engine: Callable[[], Engine]) -> int:
     """Put events on the bus. Return their number. An event that is too large for the bus is not published."""
 
     def detail_of(event: OutboxEvent) -> Mapping[str, Any]:
@@ -66,7 +66,7 @@ def included(what: str) -> bool:
     return what in os.environ.get("SAGAS_EVENTS", "").split(",")
 
 
-def replay(event: Mapping[str, Any], context: Any, engine: Reading) -> dict[str, Any]:
+def replay(event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, Any]:
     """Publish events again. The events come from the journals. A caller can only select some of them. Returns
     ``{"published": N, "sagas": N, "cursor": TEXT}``: the numbers of events and sagas, and where to continue."""
     if _BUS not in os.environ:
@@ -104,7 +104,7 @@ def replay(event: Mapping[str, Any], context: Any, engine: Reading) -> dict[str,
             return {"published": events, "sagas": sagas, "cursor": cursor}
 
 
-def _states(engine: Reading, saga_ids: list[str]) -> dict[str, SagaState]:
+def _states(engine: Engine, saga_ids: list[str]) -> dict[str, SagaState]:
     """Return the existing sagas that can be read. If one cannot, each is read alone."""
     states = dict[str, SagaState]()
     with suppress(NewerFormat, LookupError, ValueError, TypeError, AttributeError):
@@ -115,7 +115,7 @@ def _states(engine: Reading, saga_ids: list[str]) -> dict[str, SagaState]:
     return states
 
 
-def _detail(event: OutboxEvent, engine: Callable[[], Reading]) -> dict[str, Any]:
+def _detail(event: OutboxEvent, engine: Callable[[], Engine]) -> dict[str, Any]:
     """Return the event's detail, with the request or the result if payloads are published and it fits."""
     detail = dict[str, Any](event.detail)
     if not included("payloads") or event.name not in ("SagaStarted", "SagaCompleted", "StepCompleted"):

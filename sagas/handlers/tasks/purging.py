@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sagas.engine.composition.purging import Purging
+from sagas.engine.engine import Engine
 from sagas.engine.read.reports import PurgeView
 from sagas.engine.supervise.purge import PurgeReport
 from sagas.handlers.tasks.due import SPARE, is_void
@@ -13,7 +13,7 @@ from sagas.messaging.work import DueSagas, Work
 from sagas.store.index.listing import IndexPosition
 
 
-def purge_due(work: Work, context: Any, engine: Purging) -> None:
+def purge_due(work: Work, context: Any, engine: Engine) -> None:
     """Purge the sagas that a message of the queue ``bulk`` names, unless the message has expired."""
     due, budget = DueSagas.of(work), context.get_remaining_time_in_millis() / 1000 - SPARE
     if not is_void(due, engine):
@@ -21,7 +21,7 @@ def purge_due(work: Work, context: Any, engine: Purging) -> None:
         telemetry().logger.info("purge", extra=dict(_counts(report)))
 
 
-def purge(context: Any, engine: Purging) -> PurgeView:
+def purge(context: Any, engine: Engine) -> PurgeView:
     """Purge the sagas whose retention has expired."""
     report = engine.purger.run(context.get_remaining_time_in_millis() / 1000 - SPARE)
     view = _counts(report)

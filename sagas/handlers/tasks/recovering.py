@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sagas.core.text import iso
-from sagas.engine.composition.recovering import Recovering
+from sagas.engine.engine import Engine
 from sagas.engine.read.reports import DueSagaView, RecoveryView
 from sagas.engine.supervise.recovery import RecoveryFilter, RecoveryReport
 from sagas.errors import InvalidRequest, Problem
@@ -36,7 +36,7 @@ RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 """The fields of a ``recover`` event, each with a check of its value and a description of valid values."""
 
 
-def recover(event: Mapping[str, Any], context: Any, engine: Recovering) -> RecoveryView:
+def recover(event: Mapping[str, Any], context: Any, engine: Engine) -> RecoveryView:
     """Recover due sagas. ``event``: ``{"task": "recover"}``, optionally with ``stale_after`` in seconds, ``type`` (only
     this type), ``saga_id`` (only this saga), ``max_attempts`` (only sagas that stalled less often), ``limit`` (the
     maximum number of sagas) and ``dry_run`` (only list them)."""
@@ -63,7 +63,7 @@ def recover(event: Mapping[str, Any], context: Any, engine: Recovering) -> Recov
     return view
 
 
-def _due(engine: Recovering, selection: RecoveryFilter, stale_after: float | None, limit: int) -> list[DueSagaView]:
+def _due(engine: Engine, selection: RecoveryFilter, stale_after: float | None, limit: int) -> list[DueSagaView]:
     """Return the sagas that a recovery would look at."""
     recovery = engine.recovery
     return [

@@ -1,28 +1,26 @@
-"""Sweep orphaned objects, in the supervisor or, for a part of a round, in a worker."""
+"""Sweep orphaned objects, in the supervisor or, for a scheduled round, in a worker."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from msgspec.structs import asdict, replace
 
 from sagas.authoring.shapes.scalars import has_surrogate
-from sagas.engine.composition.core import Core
+from sagas.engine.engine import Engine
 from sagas.engine.sweep.orphans import SweepReport
 from sagas.engine.sweep.sweep import Sweeper, SweepRequest, sweeper_of
-from sagas.engine.sweep.sweep_rounds import EndedRound, PartName
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.tasks.numbers import is_number
 from sagas.handlers.telemetry import telemetry
-from sagas.messaging.work import BULK, Work
+from sagas.messaging.work import BULK, SweepRound, Work
+from sagas.store.schedule.sweep_rounds import Round
 
 _RESERVE = 20.0
 """Seconds reserved in a long invocation for the current page. A page takes a second or two, or longer with retries."""
 
-_MOST_NUMBER = 2**53
-"""No number of a round or a part reaches this limit."""
 _FLAGS = ("now", "dry_run", "force")
 _TEXTS = ("type", "start_after")
 _LONGEST_TEXT = 1_024
@@ -31,7 +29,7 @@ _NOT_LOGGED = ("sample", "start_after", "type")
 """Fields that are not logged: keys, which may contain a caller's data, and ``type``, which log lines call ``saga``."""
 
 
-def sweep(event: Mapping[str, Any], context: Any, engine: Core) -> dict[str, Any]:
+def sweep(event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, Any]:
     """Sweep the due saga types, or the type that the event names. ``event``: ``{"task": "sweep"}``, optionally with
     ``type`` (only this type), ``now`` (regardless of the schedule), ``dry_run``, ``force`` (regardless of the number of
     orphans), ``start_after`` (a key) and ``seconds`` (the maximum duration). Returns ``{"swept": [...]}``: a report per
@@ -55,41 +53,33 @@ def sweep(event: Mapping[str, Any], context: Any, engine: Core) -> dict[str, Any
         sweeper.declared(request.type)
     reports = sweeper.run(request, engine.clock.now() + min(budget, seconds))
     for report in reports:
-        if report.bucket or report.error:  # otherwise the parts were only sent to the queue
+        if report.bucket or report.error:  # otherwise the round was only sent to the queue
             _log_report(report)
     return {"swept": [asdict(report) for report in reports]}
 
 
-def sweeps(engine: Core) -> dict[str, Any]:
+def sweeps(engine: Engine) -> dict[str, Any]:
     """Return ``{"sweeps": [...]}``: the state of the scheduled sweep of each saga type that declares ``orphans``."""
     return {"sweeps": _sweeper(engine).standing()}
 
 
-def continue_sweep(details: Mapping[str, Any], context: Any, engine: Core) -> list[dict[str, Any]]:
-    """Sweep the part of a round that a message names. If there is more to do, returns the same details, for the next
-    message."""
-    saga, numbers = details.get("saga"), [details.get("round"), details.get("part")]
-    wrong = [] if isinstance(saga, str) else [Problem("$.saga", "must be text")]
-    for field, number in zip(("round", "part"), numbers, strict=True):
-        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < _MOST_NUMBER:
-            wrong.append(Problem(f"$.{field}", "must be a whole number"))
-    if wrong:
-        raise InvalidRequest("the message is invalid", wrong)
+def continue_sweep(work: Work, context: Any, engine: Engine) -> list[dict[str, Any]]:
+    """Sweep the round that a message names. If there is more to do, returns the same details, for the next message."""
+    round_ = SweepRound.of(work)
     remaining = context.get_remaining_time_in_millis() / 1000
-    now, budget = engine.clock.now(), max(remaining - _RESERVE, remaining / 2)
-    name = PartName(cast("str", saga), *cast("list[int]", numbers))
-    report, again = _sweeper(engine).work(name, now + budget, now + remaining)
+    budget = max(remaining - _RESERVE, remaining / 2)
+    report, again = _sweeper(engine).work(round_.saga, round_.round, engine.clock.now() + budget)
     if report.bucket or report.error:  # otherwise there was nothing to do
         _log_report(report)
-    return [dict(details)] if again else []
+    return [work.details] if again else []
 
 
-def _sweeper(engine: Core) -> Sweeper:
-    """Return the sweeper. It sends parts to the queue ``bulk`` if there is one."""
+def _sweeper(engine: Engine) -> Sweeper:
+    """Return the sweeper. It sends rounds to the queue ``bulk`` if there is one."""
     queues = engine.queues
 
-    def send(part: PartName) -> None:
-        queues.send_work(BULK, [Work("sweep", {"saga": part.saga, "round": part.round, "part": part.number})])
+    def send(saga: str, number: int) -> None:
+        queues.send_work(BULK, [SweepRound(saga, number).work()])
 
     return replace(
         sweeper_of(engine, os.environ), on_round_ended=_log_end, send=send if queues.has_work(BULK) else None
@@ -110,11 +100,13 @@ def _log_report(report: SweepReport) -> None:
         observer.count("SweepFailed", report.type)
 
 
-def _log_end(ended: EndedRound) -> None:
+def _log_end(ended: Round) -> None:
     """Log the counts of a whole round, and write its metrics."""
-    observer, counts = telemetry(), ended.counts
-    fields = {"saga": ended.saga, "round": ended.round, "parts": ended.parts, "seconds": ended.seconds}
+    observer = telemetry()
+    counts = ended.sums
+    seconds = round(ended.finished_at - ended.began_at, 3)
+    fields = {"saga": ended.saga, "round": ended.number, "seconds": seconds}
     observer.logger.info("sweep round ended", extra={**fields, **counts})
     observer.measure("SweepListed", counts["listed"], saga=ended.saga)
     observer.measure("SweepOrphans", counts["orphans"] + counts["unreferenced"], saga=ended.saga)
-    observer.measure("SweepDuration", ended.seconds, ended.saga)
+    observer.measure("SweepDuration", seconds, ended.saga)

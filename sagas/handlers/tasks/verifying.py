@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sagas.engine.composition.verifying import Verifying
+from sagas.engine.engine import Engine
 from sagas.engine.read.reports import SampleView
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.telemetry import telemetry
@@ -15,7 +15,7 @@ _SPARE = 10.0
 _USUAL, _MOST = 100, 10_000
 
 
-def verify(event: Mapping[str, Any], context: Any, engine: Verifying) -> SampleView:
+def verify(event: Mapping[str, Any], context: Any, engine: Engine) -> SampleView:
     """Verify a sample. ``event``: optionally with ``sample``, the number of sagas."""
     sample: object = event.get("sample", _USUAL)
     if not isinstance(sample, int) or isinstance(sample, bool) or not 1 <= sample <= _MOST:

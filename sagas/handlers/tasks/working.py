@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
-from sagas.engine.composition.core import Core
+from sagas.engine.engine import Engine
 from sagas.errors import InvalidRequest, NewerFormat, NotFound, Problem, SagaError
 from sagas.handlers.invocation import records_of
 from sagas.handlers.telemetry import frames, telemetry
 from sagas.messaging.routes import backoff
 from sagas.messaging.work import Work, parse_work
 
-Parts = TypeVar("Parts", bound=Core)
-Tasks = Mapping[str, Callable[[Work, Any, Parts], None]]
-"""The functions that run tasks, by the task's name. They take a message, Lambda's context and the parts."""
+Tasks = Mapping[str, Callable[[Work, Any, Engine], None]]
+"""The functions that run tasks, by the task's name. They take a message, Lambda's context and the engine."""
 MOST_FAILURES = 5
 """After this many receives, another function handles a message. Each time before, the handling failed or was killed."""
 _SPARE = 2.0
@@ -25,10 +24,10 @@ _SPARE = 2.0
 def handle_records(
     event: Any,
     context: Any,
-    engine: Parts,
-    tasks: Tasks[Parts],
-    after_failures: Tasks[Parts] | None = None,
-    again: Tasks[Parts] | None = None,
+    engine: Engine,
+    tasks: Tasks,
+    after_failures: Tasks | None = None,
+    again: Tasks | None = None,
 ) -> dict[str, Any]:
     """Handle the messages of an SQS event. Returns ``{"batchItemFailures": [...]}``: the records to retry or
     dead-letter. An outdated record is deleted, because due work is always found again.
@@ -45,8 +44,8 @@ def handle_records(
 def _done(
     record: dict[str, Any],
     context: Any,
-    engine: Parts,
-    of_receives: tuple[Tasks[Parts], Tasks[Parts], Tasks[Parts]],
+    engine: Engine,
+    of_receives: tuple[Tasks, Tasks, Tasks],
 ) -> bool:
     """Handle one record; return whether it may be deleted. ``of_receives``: see :func:`handle_records`."""
     tasks, again, after_failures = of_receives

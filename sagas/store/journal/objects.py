@@ -55,7 +55,9 @@ class Objects:
 
     def page(self, prefix: str, start_after: str = "") -> ObjectPage:
         """List up to 1,000 objects under ``prefix`` whose keys come after ``start_after``, with one request."""
-        answer = self._list(prefix, start_after, PAGE)
+        more = {"StartAfter": start_after} if start_after else {}
+        with translated("S3"):
+            answer = self._client.list_objects_v2(Bucket=self.bucket, Prefix=prefix, MaxKeys=PAGE, **more)
         objects = (
             Listed(
                 item["Key"], int(item["Size"]), str(item.get("ETag", "")).strip('"'), item["LastModified"].timestamp()
@@ -63,16 +65,6 @@ class Objects:
             for item in answer.get("Contents", ())
         )
         return ObjectPage(tuple(objects), not answer.get("IsTruncated"))
-
-    def first_after(self, prefix: str, start_after: str) -> str | None:
-        """Return the first key under ``prefix`` after ``start_after``, with one request; ``None`` if there is none."""
-        items: list[dict[str, Any]] = self._list(prefix, start_after, 1).get("Contents", [])
-        return items[0]["Key"] if items else None
-
-    def _list(self, prefix: str, start_after: str, most: int) -> dict[str, Any]:
-        more = {"StartAfter": start_after} if start_after else {}
-        with translated("S3"):
-            return self._client.list_objects_v2(Bucket=self.bucket, Prefix=prefix, MaxKeys=most, **more)
 
     def delete(self, keys: Sequence[str]) -> dict[str, str]:
         """Delete up to 1,000 objects with one request, and one more for each key that XML cannot encode. Missing

@@ -15,8 +15,8 @@ from typer.testing import CliRunner, Result
 
 from sagas.aws import code_of
 from sagas.cli.doctor import checks
-from sagas.cli.doctor.checks import CHECKS, Check, explained, fits
-from sagas.cli.doctor.site import Compared, NotChecked, Resource, Site, Tables
+from sagas.cli.doctor.checks import CHECKS, Check, explained
+from sagas.cli.doctor.site import NotChecked, Resource, Site, Tables
 from sagas.cli.main import app
 from sagas.cli.target import Target
 from sagas.client import SagaClient
@@ -43,16 +43,6 @@ JUDGED: dict[str, tuple[Callable[[Any], Any], Any, list[tuple[str, str]]]] = {
     "a clock that is right": (checks.clock, -3.2, [("ok", "3 s behind AWS")]),
     "a clock that is a little wrong": (checks.clock, 90.0, [("warn", "90 s ahead of AWS")]),
     "a clock with which nothing is signed": (checks.clock, -301.0, [("fail", "301 s behind AWS")]),
-    "packages that fit": (
-        checks.packages,
-        {"Python": ("3.13.1", ">=3.11"), "boto3": ("1.43.0", ">=1.43")},
-        [("ok", "Python 3.13.1, boto3 1.43.0")],
-    ),
-    "a package that is too old": (
-        checks.packages,
-        {"msgspec": ("0.21.9", "<0.23,>=0.22"), "boto3": ("1.43.0", ">=1.43")},
-        [("fail", "msgspec 0.21.9 (needs <0.23,>=0.22)")],
-    ),
     "an app": (checks.app, "", [("ok", "the app can be synthesized")]),
     "an app that fails": (checks.app, "the app failed: KeyError", [("fail", "the app failed: KeyError")]),
     "imports": (checks.imports, [], [("ok", "functions have all modules that their code imports")]),
@@ -77,21 +67,6 @@ JUDGED: dict[str, tuple[Callable[[Any], Any], Any, list[tuple[str, str]]]] = {
         {"shop": ["Blue-Api", "Blue-Ship"], "depot": []},
         [("warn", "another service of this account is called 'shop', too, with the function Blue-Api")],
     ),
-    "a region": (
-        checks.region,
-        ("eu-west-1", [{"RecursiveLoop": "Allow"}]),
-        [("ok", "eu-west-1 has all features that the app uses")],
-    ),
-    "a region without the setting for loops": (
-        checks.region,
-        ("us-gov-west-1", [{"RecursiveLoop": "Allow"}, {"RecursiveLoop": "Allow"}]),
-        [("fail", "us-gov-west-1 does not have Lambda's setting for recursive loops")],
-    ),
-    "a region without edge endpoints": (
-        checks.region,
-        ("cn-north-1", [{"EndpointConfiguration": {"Types": ["EDGE"]}}]),
-        [("fail", 'cn-north-1 does not have API endpoints of type "edge"')],
-    ),
     "a bootstrap": (checks.bootstrap, (21, 6, "aws://1/eu-west-1"), [("ok", "version 21")]),
     "no bootstrap": (checks.bootstrap, (0, 6, "aws://1/eu-west-1"), [("fail", "has not been bootstrapped")]),
     "an old bootstrap": (checks.bootstrap, (5, 6, "aws://1/eu-west-1"), [("fail", "version 5, but the app needs 6")]),
@@ -108,9 +83,6 @@ JUDGED: dict[str, tuple[Callable[[Any], Any], Any, list[tuple[str, str]]]] = {
         [("fail", "only 300 left")],
     ),
     "fewer reservations": (checks.concurrency, (1000, 100, -5), [("ok", "1,000 concurrent")]),
-    "room for alarms": (checks.alarm_quota, (5000, 73, 0), [("ok", "73 alarms of 5,000, and the app adds 0")]),
-    "little room for alarms": (checks.alarm_quota, (1000, 730, 73), [("warn", "730 alarms of 1,000")]),
-    "no room for alarms": (checks.alarm_quota, (1000, 930, 73), [("fail", "930 alarms of 1,000, and the app adds 73")]),
     "few messages in flight": (checks.in_flight, (120_000, {"a": 4, "b": 9}), [("ok", "at most 9 of 120,000")]),
     "too many messages in flight": (
         checks.in_flight,
@@ -149,43 +121,22 @@ JUDGED: dict[str, tuple[Callable[[Any], Any], Any, list[tuple[str, str]]]] = {
         (resources(a={}, b={"QueueName": "b"}, c={}), resources(b={"QueueName": "x"}) | {"c": Resource(TABLE, {})}),
         [("fail", f"would replace or delete {name}, with its content") for name in "abc"],
     ),
-    "settings of the app": (
-        checks.pending,
-        (resources(a={"VisibilityTimeout": 30}), resources(a={"VisibilityTimeout": 30})),
-        [("ok", "1 queues and mappings have the app's settings")],
-    ),
-    "settings that are not deployed": (
-        checks.pending,
-        (resources(a={"VisibilityTimeout": 30}), resources(a={"VisibilityTimeout": 60}, b={})),
-        [("warn", "different settings of 2 queues and mappings: a, b")],
-    ),
     "one new index": (
-        checks.pending,
+        checks.replaced,
         (table("due"), table("due", "incidents")),
-        [("ok", "0 queues and mappings have the app's settings")],
+        [("ok", "keeps every queue")],
     ),
     "an index in the place of another": (
-        checks.pending,
+        checks.replaced,
         (table("due", "attention"), table("due", "incidents")),
         [
             ("fail", "the table Shop-Sagas differs in its indexes attention, incidents"),
-            ("ok", "0 queues and mappings have the app's settings"),
         ],
     ),
     "a new table": (
-        checks.pending,
+        checks.replaced,
         ({}, table("due", "incidents")),
-        [("ok", "0 queues and mappings have the app's settings")],
-    ),
-    "settings as they were": (
-        checks.unchanged,
-        [Compared("a", "BatchSize", "1", "1")],
-        [("ok", "1, all as in")],
-    ),
-    "settings that were changed": (
-        checks.unchanged,
-        [Compared("a", "BatchSize", "1", "1"), Compared("b", "VisibilityTimeout", "30", "5")],
-        [("fail", "b: VisibilityTimeout is 5, but the template has 30")],
+        [("ok", "keeps every queue")],
     ),
     "functions": (checks.functions, {"a": "", "b": ""}, [("ok", "2 load their code")]),
     "a broken function": (checks.functions, {"a": "", "b": "no module"}, [("fail", "b: no module")]),
@@ -218,22 +169,6 @@ def test_what_it_makes_of_facts(judge: Callable[[Any], Any], facts: Any, expecte
 def test_every_check_has_a_judgement_that_is_tested() -> None:
     assert {check.judges for check in CHECKS} == {judge for judge, _, _ in JUDGED.values()}
     assert len({check.name for check in CHECKS}) == len(CHECKS)
-
-
-@pytest.mark.parametrize(
-    ("version", "takes", "fitting"),
-    [
-        ("3.37.0", "<4,>=3.37", True),
-        ("4.0", "<4,>=3.37", False),
-        ("3.4", ">=3.37", False),
-        ("1.5.33", "==1.5.33", True),
-        ("1.5.33.post1", "==1.5.33", True),
-        ("2.0rc1", "!=2.0", False),
-        ("7", "", True),
-    ],
-)
-def test_versions(version: str, takes: str, fitting: bool) -> None:
-    assert fits(version, takes) is fitting
 
 
 def refused(code: str, message: str = "no") -> ClientError:
@@ -392,45 +327,27 @@ class TestReading:
         account.answers("lambda", get_account_settings={"AccountLimit": limits})
         assert account.concurrency() == (1000, 900, 7)
 
-    def test_the_quota_of_alarms(self, account: Account) -> None:
-        account.answers("cloudwatch", describe_alarms={"MetricAlarms": [{"AlarmName": "one"}]})
-        account.answers("service-quotas", list_service_quotas=quota("Number of metric alarms", 1000.0))
-        assert account.alarm_quota() == (1000, 1, 2)
-
-    def test_a_quota_that_is_not_listed_is_the_one_of_aws(self, account: Account) -> None:
-        account.answers("cloudwatch", describe_alarms={"MetricAlarms": []})
-        account.answers("service-quotas", list_service_quotas=quota("Rate of PutMetricAlarm", 3.0))
-        assert account.alarm_quota() == (5_000, 0, 2)
-
     def test_messages_in_flight(self, account: Account) -> None:
         account.__dict__["deployed"] = resources(a={})
         counts = {"ApproximateNumberOfMessagesNotVisible": "12", "RedrivePolicy": '{"maxReceiveCount": 9}'}
         account.answers("sqs", get_queue_attributes={"Attributes": counts})
-        account.answers("service-quotas", list_service_quotas=quota("In-flight messages per standard queue", 120_000.0))
-        assert account.in_flight() == (120_000, {"a": 12})
+        account.answers("service-quotas", list_service_quotas=quota("In-flight messages per standard queue", 90_000.0))
+        assert account.in_flight() == (90_000, {"a": 12})
 
-    def test_queues(self, account: Account) -> None:
-        account.__dict__["deployed"] = resources(
-            a={"VisibilityTimeout": 30, "RedrivePolicy": {"maxReceiveCount": 9, "deadLetterTargetArn": {"Ref": "D"}}}
-        )
-        account.answers("sqs", get_queue_attributes={"Attributes": {"VisibilityTimeout": "5"}})
-        assert account.queues() == [
-            Compared("a", "VisibilityTimeout", "30", "5"),
-            Compared("a", "maxReceiveCount", "9", "none"),
-        ]
+    def test_a_quota_that_is_not_listed_is_the_one_of_aws(self, account: Account) -> None:
+        account.__dict__["deployed"] = {}
+        account.answers("service-quotas", list_service_quotas=quota("Messages per queue", 3.0))
+        assert account.in_flight() == (120_000, {})
 
-    def test_mappings(self, account: Account) -> None:
-        properties = {"BatchSize": 1, "ScalingConfig": {"MaximumConcurrency": 5}}
-        account.__dict__["deployed"] = {"m": Resource(MAPPING, properties, ID), "n": Resource(MAPPING, {}, "2")}
+    def test_functions_that_nothing_calls(self, account: Account) -> None:
+        account.__dict__["deployed"] = {"m": Resource(MAPPING, {}, ID), "n": Resource(MAPPING, {}, "2")}
         arn = "arn:aws:lambda:eu-west-1:123456789012:function:Ship:live"
-        found = {"UUID": ID, "State": "Disabled", "BatchSize": 1, "FunctionArn": arn}
+        found = {"UUID": ID, "State": "Disabled", "FunctionArn": arn}
         account.answers("lambda", list_event_source_mappings={"EventSourceMappings": [found]})
-        assert account.mappings() == [
-            Compared("Ship", "Enabled", "true", "false"),
-            Compared("Ship", "BatchSize", "1", "1"),
-            Compared("Ship", "MaximumConcurrency", "5", "none"),
-            Compared("2", "Enabled", "true", "missing"),
-        ]
+        assert account.functions() == {
+            "Ship": "its event source mapping is disabled",
+            "event source mapping 2": "it is missing, so its function is not called",
+        }
 
     def test_services_of_the_region(self, account: Account) -> None:
         names = ("Shop-Api", "Shop-Pay")
@@ -497,9 +414,9 @@ class TestWhereItCannotLook:
         assert finding.text.startswith("not checked: arn:ann has no permission for GetParameter in ")
 
     def test_before_the_first_deployment(self, account: Account) -> None:
-        found = {check.name: check.findings(account) for check in CHECKS if check.name in ("stack", "queues", "API")}
+        found = {check.name: check.findings(account) for check in CHECKS if check.name in ("stack", "functions", "API")}
         assert found["stack"][0].state == "warn"
-        for name in ("queues", "API"):
+        for name in ("functions", "API"):
             (finding,) = found[name]
             assert (finding.state, finding.text) == ("unchecked", "not checked here: the stack is not deployed yet")
 
@@ -517,7 +434,7 @@ class TestWhereItCannotLook:
         (finding,) = next(check for check in CHECKS if check.name == "app").findings(broken)
         assert finding.state == "fail"
         with pytest.raises(NotChecked, match="the app cannot be synthesized"):
-            broken.region_features()
+            _ = broken.template
 
 
 @pytest.fixture

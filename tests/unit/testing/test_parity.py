@@ -24,7 +24,7 @@ from tests.support.aws import HandmadeStack
 from tests.support.bench import Bench, ManualClock, deploy_functions
 from tests.support.databases import lead_nowhere
 from tests.support.dynamodb import aws
-from tests.support.engine import Engine
+from tests.support.engine import engine_of
 from tests.support.sagas import FAIL, LOG, REJECTED, Fatal, Order, Seat, Stubborn, Trip, perform
 
 _TIMES = ("started_at", "next_attempt_at", "until", "since", "sent_at")
@@ -91,7 +91,7 @@ def test_both_write_the_same_trail(
     saga_id = bench.start(name, encode(request, Order))
     bench.run()
     shown = bench.show(saga_id)
-    audit, _ = Engine.from_environment(stack.environment).reader.audit(name, saga_id, 100, 0)
+    audit, _ = engine_of(stack.environment).reader.audit(name, saga_id, 100, 0)
     assert [comparable(entry) for entry in rehearsed.audit] == [comparable(entry) for entry in audit]
     assert (rehearsed.status, rehearsed.error) == (shown["status"], shown["error"])
     assert list(rehearsed.in_doubt) == shown["in_doubt"]

@@ -1,7 +1,7 @@
-"""The parts that all functions share: types, store, queues, and the advancer.
+"""The engine: every part of a function, created on first use.
 
-A function's composition is a subclass that adds the parts which this function runs. Parts are created on first use. A
-module that only few services need is imported in a property, so other functions do not load it.
+A module that a step does not need is imported in its property. So a function loads the parts that it uses. Its handler
+names them in ``warm``, and loads them in Lambda's init phase.
 """
 
 from __future__ import annotations
@@ -35,18 +35,38 @@ from sagas.store.pauses import Pauses
 from sagas.store.tables import StoreSettings, Tables, tables_for
 
 if TYPE_CHECKING:
+    from sagas.engine.children import Children
     from sagas.engine.observe.tracing import Tracer
     from sagas.engine.operate.auto_disable import AutoDisabler
     from sagas.engine.operate.breaker import Breakers
+    from sagas.engine.operate.breaker_operations import BreakerOperations
     from sagas.engine.operate.callbacks import Callbacks
+    from sagas.engine.operate.operations import Operations
+    from sagas.engine.operate.pausing import Pausing
+    from sagas.engine.operate.signals import Signals
+    from sagas.engine.read.in_flight import InFlight
+    from sagas.engine.read.overview import Overview
+    from sagas.engine.read.reader import Reader
+    from sagas.engine.read.statistics import Statistics
+    from sagas.engine.start.blueprints import Blueprints
+    from sagas.engine.start.starter import Starter
+    from sagas.engine.supervise.codeless import CodelessAdvancer
+    from sagas.engine.supervise.due_scan import Finder
+    from sagas.engine.supervise.leftovers import LeftoverFinder
+    from sagas.engine.supervise.purge import Purger
+    from sagas.engine.supervise.recovery import RecoveryRun
+    from sagas.engine.supervise.verify import Verifier
+    from sagas.engine.worker import QueueProgress, Worker
     from sagas.store.inbox import Inbox
     from sagas.store.index.listing import Listing
+    from sagas.store.index.search_keys import SearchKeys
     from sagas.store.joins import Joins
+    from sagas.store.watermarks import Watermarks
 
 
 @dataclass(frozen=True)
-class Core:
-    """The parts that every function needs. They share one set of clients.
+class Engine:
+    """The parts of a function. They share one set of clients, and are created on first use.
 
     Args:
         registry: the saga types.
@@ -62,6 +82,7 @@ class Core:
         tracer: the object that makes spans; ``None`` if nothing is traced.
         every: seconds between two runs of the supervisor.
         callbacks: makes and reads callback URLs; ``None`` if the service has none.
+        attempt: makes attempts. In a step's function, Powertools drives them.
     """
 
     registry: Registry
@@ -77,6 +98,7 @@ class Core:
     tracer: Tracer | None = None
     every: float = 60.0
     callbacks: Callbacks | None = None
+    attempt: MakesAttempts = Attempt
 
     def __post_init__(self) -> None:
         owners = (saga.definition.name for saga in self.registry if saga.definition.orphans is not None)
@@ -93,6 +115,7 @@ class Core:
         logger: logging.Logger | None = None,
         tracer: Tracer | None = None,
         goes_on: Callable[[Message], None] | None = None,
+        attempt: MakesAttempts = Attempt,
     ) -> Self:
         """Return the parts as the environment of a Lambda function describes them."""
         missing = [name for name in ("SAGAS_CLASSES", "SAGAS_QUEUES") if not environment.get(name)]
@@ -128,13 +151,16 @@ class Core:
             tracer=tracer,
             every=float(environment.get("SAGAS_RECOVER_EVERY", 60)),
             callbacks=_callbacks(environment, settings, clock, observing),
+            attempt=attempt,
         )
 
-    def connect(self) -> None:
-        """Create the clients of DynamoDB and SQS, and the advancer, ahead of the first use. Sends no request."""
+    def warm(self, *parts: str) -> None:
+        """Create the clients of DynamoDB and SQS, the advancer and these parts ahead of the first use. Sends no
+        request."""
         self.tables.connect()
         self.queues.connect()
-        _ = self.advancer
+        for part in ("advancer", *parts):
+            getattr(self, part)
 
     @cached_property
     def tables(self) -> Tables:
@@ -252,14 +278,245 @@ class Core:
         return services if self.callbacks is None else replace(services, callback_url=self.callbacks.url)
 
     @cached_property
-    def attempts(self) -> MakesAttempts:
-        """Makes the attempts."""
-        return Attempt
-
-    @cached_property
     def advancer(self) -> Advancer:
         """Advances sagas."""
-        return Advancer(self.services, self.registry, self.sender, self.attempts, self.carry, self.chain, self.queues)
+        return Advancer(self.services, self.registry, self.sender, self.attempt, self.carry, self.chain, self.queues)
+
+    @cached_property
+    def search_keys(self) -> SearchKeys:
+        """Search keys."""
+        from sagas.store.index.search_keys import SearchKeys
+
+        return SearchKeys(self.tables, self.settings)
+
+    @cached_property
+    def blueprints(self) -> Blueprints:
+        """Blueprints. Only functions that start sagas need these parts."""
+        from sagas.engine.start.blueprints import Blueprints
+        from sagas.store.types.blueprints import BlueprintItems
+
+        return Blueprints(BlueprintItems(self.tables, self.settings), self.clock)
+
+    @cached_property
+    def reader(self) -> Reader:
+        """Reads sagas."""
+        from sagas.engine.read.reader import Reader
+        from sagas.engine.read.remains import Remains
+
+        return Reader(
+            self.settings.service,
+            self.registry,
+            self.control,
+            self.journal,
+            self.listing,
+            self.breakers,
+            Remains(self.journal),
+            self.pauses,
+            self.search_keys,
+            self.joins,
+            lambda name: self.blueprints.started(name),
+        )
+
+    @cached_property
+    def starter(self) -> Starter:
+        """Starts sagas."""
+        from sagas.engine.start.starter import Starter
+
+        return Starter(
+            self.settings.service,
+            self.registry,
+            self.control,
+            self.journal,
+            self.sender,
+            self.clock,
+            self.pauses,
+            self.auto_disabler,
+            self.search_keys,
+            self.blueprints,
+            carry=self.carry,
+            headers=None if self.tracer is None else self.tracer.headers,
+        )
+
+    @cached_property
+    def operations(self) -> Operations:
+        """Operations on a saga."""
+        from sagas.engine.operate.operations import Operations
+
+        return Operations(self.reader, self.control, self.advancer)
+
+    @cached_property
+    def signals(self) -> Signals:
+        """Accepts signals."""
+        from sagas.engine.operate.signals import Signals
+
+        return Signals(self.reader, self.inbox, self.advancer, self.queues)
+
+    @cached_property
+    def purger(self) -> Purger:
+        """Purges sagas."""
+        from sagas.engine.supervise.purge import Purger
+        from sagas.store.journal.tombstones import Tombstones
+
+        return Purger(
+            self.control,
+            self.journal,
+            Tombstones(self.tables, self.settings, self.payloads),
+            self.inbox,
+            self.search_keys,
+            self.joins,
+            self.listing,
+            self.reader,
+            self.settings,
+            self.clock,
+            self.logger,
+        )
+
+    @cached_property
+    def pausing(self) -> Pausing:
+        """Pauses and resumes."""
+        from sagas.engine.operate.pausing import Pausing
+
+        return Pausing(
+            self.pauses, self.registry, self.control, self.listing, self.advancer, self.auto_disabler, self.logger
+        )
+
+    @cached_property
+    def recovery(self) -> RecoveryRun:
+        """Recovers sagas."""
+        from sagas.engine.supervise.due_scan import look_ahead
+        from sagas.engine.supervise.recovery import RecoveryRun
+
+        return RecoveryRun(
+            self.advancer,
+            self.control,
+            self.listing,
+            self.queues,
+            self.watermarks,
+            self.queues,
+            self.pausing,
+            look_ahead(self.every),
+        )
+
+    @cached_property
+    def worker(self) -> Worker:
+        """Handles messages."""
+        from sagas.engine.worker import Worker
+
+        return Worker(self.advancer)
+
+    @cached_property
+    def queue_progress(self) -> QueueProgress:
+        """Records the progress of the step's queue."""
+        from sagas.engine.worker import QueueProgress
+
+        return QueueProgress(lambda: self.watermarks, self.clock, self.routes.representative)
+
+    @cached_property
+    def watermarks(self) -> Watermarks:
+        """The notes of how far queues have got."""
+        from sagas.store.watermarks import Watermarks
+
+        return Watermarks(self.tables)
+
+    @cached_property
+    def verifier(self) -> Verifier:
+        """Verifies audit trails."""
+        from sagas.engine.supervise.verify import Verifier
+
+        return Verifier(self.control, self.journal, self.reader, self.clock, self.settings.shards)
+
+    @cached_property
+    def codeless_advancer(self) -> CodelessAdvancer:
+        """Advances one saga."""
+        from sagas.engine.supervise.codeless import CodelessAdvancer
+
+        return CodelessAdvancer(self.advancer, self.control)
+
+    @cached_property
+    def children(self) -> Children:
+        """Advances a saga with children."""
+        from sagas.engine.children import Children
+        from sagas.engine.start.children import ChildCreator
+
+        creator = ChildCreator(
+            self.registry,
+            self.control,
+            self.journal,
+            self.clock,
+            self.blueprints,
+            self.carry,
+            None if self.tracer is None else self.tracer.headers,
+            self.search_keys,
+        )
+        return Children(self.advancer, self.control, self.joins, creator, self.sender, self.queues)
+
+    @cached_property
+    def finder(self) -> Finder:
+        """Finds due sagas."""
+        from sagas.engine.supervise.due_scan import Finder, look_ahead
+        from sagas.store.schedule.scan_positions import ScanPositions
+
+        ahead = look_ahead(self.every)
+        return Finder(self.listing, ScanPositions(self.tables), self.queues, self.clock, self.pausing.shards, ahead)
+
+    @cached_property
+    def leftover_finder(self) -> LeftoverFinder:
+        """Finds what purges cannot find. Only the rule for purges needs these parts."""
+        from sagas.engine.supervise.leftovers import LeftoverFinder
+        from sagas.store.journal.leftovers import Leftovers
+        from sagas.store.schedule.leftover_scans import LeftoverScans
+
+        leftovers = Leftovers(self.tables, self.settings, self.payloads, self.search_keys)
+        return LeftoverFinder(leftovers, LeftoverScans(self.tables, self.settings), self.clock, self.logger)
+
+    @cached_property
+    def breaker_operations(self) -> BreakerOperations:
+        """Operations on circuit breakers."""
+        from sagas.engine.operate.breaker_operations import BreakerOperations
+
+        return BreakerOperations(
+            self.breakers, self.control, self.listing, self.advancer, self.registry, self.journal, self.logger
+        )
+
+    @cached_property
+    def statistics(self) -> Statistics:
+        """Counts sagas."""
+        from sagas.engine.read.statistics import Statistics
+
+        return Statistics(
+            self.registry,
+            self.control,
+            self.listing,
+            self.queues,
+            self.pauses,
+            self.breaker_operations,
+            self.overview,
+            self.clock,
+        )
+
+    @cached_property
+    def overview(self) -> Overview:
+        """What an operator has to know first."""
+        from sagas.engine.read.overview import Overview
+        from sagas.store.overview import OverviewItem
+
+        return Overview(
+            self.registry,
+            self.control,
+            self.listing,
+            self.breakers,
+            self.pauses,
+            self.auto_disabler,
+            OverviewItem(self.tables, self.settings),
+            self.clock,
+        )
+
+    @cached_property
+    def in_flight(self) -> InFlight:
+        """Groups sagas in flight."""
+        from sagas.engine.read.in_flight import InFlight
+
+        return InFlight(self.registry, self.control, self.listing, self.journal, self.blueprints)
 
 
 def settings_from(environment: Mapping[str, str]) -> StoreSettings:
