@@ -56,7 +56,7 @@ def console(
 
     jobs = Jobs(act, rate, partial(actions.take_letters, client))
     desk = Desk(
-        *(Source(client), session, redaction or ConsoleRedaction(), stack or LOCAL, client.region),
+        *(Source(client, live=stack is None), session, redaction or ConsoleRedaction(), stack or LOCAL, client.region),
         *(lambda: clock() + ahead(), jobs, read_only, ahead, links or Links()),
     )
     routes = [

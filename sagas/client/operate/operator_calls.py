@@ -16,7 +16,6 @@ from sagas.operations import (
     CLOSE_BREAKER,
     COMPENSATE,
     IN_FLIGHT,
-    OVERVIEW,
     PURGE,
     RESOLVE,
     RETRY,
@@ -28,14 +27,7 @@ from sagas.operations import (
 
 if TYPE_CHECKING:
     from sagas.engine.read.answers import IncidentList, SagaView
-    from sagas.engine.read.overviews import (
-        BreakerView,
-        InFlightGroup,
-        InFlightView,
-        OverviewView,
-        StatsView,
-        TypeView,
-    )
+    from sagas.engine.read.overviews import BreakerView, InFlightGroup, InFlightView, StatsView, TypeView
 
 
 class OperatorCalls(Calls):
@@ -159,14 +151,6 @@ class OperatorCalls(Calls):
         """
         query = {"type": type, "step": step, "code": code, "error": error, "group": "incident"}
         return self._transport.ask(ATTENTION, query=query)
-
-    def overview(self) -> OverviewView:
-        """Return what the supervisor found in its last run: how many sagas of each type need attention, how many are in
-        flight, and what is overdue, stopped by a circuit breaker, or paused. ``at`` is the time of that run.
-
-        The answer takes few reads, so it suits polling. For the sagas that need attention, see :meth:`incidents`.
-        """
-        return self._transport.ask(OVERVIEW)
 
     def types(self) -> list[TypeView]:
         """Return the deployed saga types."""

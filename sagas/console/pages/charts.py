@@ -58,6 +58,7 @@ def show(desk: Desk, request: Request, name: str) -> Response:
         # the median and the 95th percentile of the seconds that last attempts took, and their number
         steps=[(step, _share(all_, 0.5), _share(all_, 0.95), len(all_)) for step, all_ in took.items()],
         stats=desk.source.stats(name),
+        needing=next((each for each in desk.source.overview()["attention"]["types"] if each["type"] == name), None),
         metrics=desk.links.metrics,
     )
 
