@@ -62,6 +62,7 @@ WHY = {
     ("the queue `now`", "sqs:SendMessage"): "end a wait soon after its time, or notify a parent of its child",
     ("the queue `bulk`", "sqs:SendMessage"): "distribute what is due, and count what still waits",
     ("its own queue", "sqs:ReceiveMessage"): "let Lambda receive, and hide a message while its saga waits",
+    ("the dead-letter queues", "sqs:GetQueueAttributes"): "count messages that no saga needs; receive none",
     ("the queue `bulk`", "sqs:ReceiveMessage"): "let Lambda receive",
     ("the queue `now`", "sqs:ReceiveMessage"): "let Lambda receive",
     ("the command queue", "sqs:ReceiveMessage"): "let Lambda receive",
@@ -112,6 +113,8 @@ def called(logical_id: str) -> str:
     plain = re.sub("[0-9A-F]{8}$", "", logical_id).removeprefix("Service")
     if plain == "Log":
         return "the service's log group"
+    if plain.endswith("DeadLetters") and "queues" in plain:
+        return "the dead-letter queues"
     return "its own queue" if "queues" in plain else RESOURCES[plain]
 
 

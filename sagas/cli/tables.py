@@ -213,7 +213,7 @@ def show_incidents(incidents: Iterable[IncidentView], now: float, *, wide: bool 
 
 
 def show_stopped(overview: OverviewView, now: float, *, wide: bool = False) -> None:
-    """Print what is overdue, paused, or stopped by a circuit breaker. ``now``: epoch seconds."""
+    """Print what is overdue, paused, stopped by a circuit breaker, or left over. ``now``: epoch seconds."""
     from sagas.client.read.next_action import breaker_error
 
     rows = list[list[str]]()
@@ -232,11 +232,14 @@ def show_stopped(overview: OverviewView, now: float, *, wide: bool = False) -> N
         by = f"by {pause['by']}" if pause["by"] else ""
         why = ": ".join(filter(None, (by, pause["reason"])))
         rows.append([pause["type"], _paused(pause), pause["at"] or "", why])
+    for left in overview["messages"]:
+        what = count_of(left["count"], "leftover dead letter")
+        rows.append([left["type"], what, "", "no saga needs them: `sagas dlq show TYPE`"])
     for row in rows:
         row[2] = moment(row[2]) if whole(wide) and row[2] else ago(row[2] or None, now)
     display(listing({"type": 0, "stopped": 0, "since": 2, "why": 1}, rows, wide=wide))
     more = overview["overdue"]["count"] - len(overview["overdue"]["sagas"])
-    more += overview["left_out"]["breakers"] + overview["left_out"]["pauses"]
+    more += sum(overview["left_out"][part] for part in ("breakers", "pauses", "messages"))
     say(f"As the supervisor found it at {moment(overview['at'])}" + (f"; and {more} more." if more > 0 else "."))
 
 

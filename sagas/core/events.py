@@ -7,7 +7,7 @@ Each fact becomes a journal entry, under the same name as in the audit trail. Ar
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct, field
 
@@ -188,8 +188,8 @@ class AttentionCode(StrEnum):
     OVERDUE = "overdue"
 
 
-CONTINUING: Final = frozenset({AttentionCode.NO_RIGHT, AttentionCode.INPUTS_UNREACHABLE})
-"""Sagas with these codes are listed, but wait for no operator's action on them: they continue on their own."""
+CONTINUES_BY_ITSELF = (AttentionCode.NO_RIGHT, AttentionCode.INPUTS_UNREACHABLE)
+"""The codes of sagas that are on the attention list although they need no operator yet."""
 
 
 class StepDeadLettered(Fact, frozen=True):

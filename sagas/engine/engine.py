@@ -508,7 +508,9 @@ class Engine:
             self.pauses,
             self.auto_disabler,
             OverviewItem(self.tables, self.settings),
+            self.queues,
             self.clock,
+            self.every,
         )
 
     @cached_property

@@ -78,6 +78,11 @@ METRICS: Final = {
     "SweepListed": Metric("A round of a sweep has ended: objects listed."),
     "SweepOrphans": Metric("A round of a sweep has ended: orphans and unreferenced objects found."),
     "SweepDuration": Metric("A round of a sweep has ended: its duration.", unit=MetricUnit.Seconds),
+    "LeftoverMessages": Metric(
+        "At each run of the supervisor: how many dead letters no saga needs, while there are any; and once when the "
+        "last one has gone.",
+        "service",
+    ),
     "RecoveryFailed": Metric(
         "The number of sagas that the supervisor could not recover; the next run retries.", "service"
     ),

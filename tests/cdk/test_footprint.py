@@ -52,7 +52,7 @@ def idle(template: Template) -> dict[str, float]:
         "dashboard": 3.00 * len(of_type(template, "AWS::CloudWatch::Dashboard")),
         "the supervisor": 0.12,
         "its traces": calls * 5.00 / 1_000_000 if traced else 0,
-        "the overview": 0.08,  # by tests/handlers/test_overview.py
+        "the overview": 0.09,  # by tests/handlers/test_overview.py
         "secret": 0.40 * len(of_type(template, "AWS::SecretsManager::Secret")),
         "key": 1.00 * len(of_type(template, "AWS::KMS::Key")),
     }

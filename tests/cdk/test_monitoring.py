@@ -49,12 +49,12 @@ def two() -> Stack:
 
 class TestAlarms:
     def test_are_few_by_default(self, of_type: Find) -> None:
-        """Two for each type and three for the service, and those of what only some types have."""
+        """Two for each type and four for the service, and those of what only some types have."""
         found = sorted(alarm.get("MetricName", "math") for alarm in of_type(ALARM))
         assert found == sorted(
             [
                 *["SagasNeedingAttention", "Failing"] * 5,
-                *["ServiceProblem", "math", "5XXError"],
+                *["ServiceProblem", "math", "5XXError", "LeftoverMessages"],
                 *["SweepStopped", "SweepFailed", "BreakerOpened"],
             ]
         )
@@ -83,6 +83,7 @@ class TestAlarms:
                 ("AWS/SQS", "ApproximateNumberOfMessagesVisible"),
                 ("AWS/SQS", "ApproximateAgeOfOldestMessage"),
                 *[("Sagas", "SagasNeedingAttention")] * 2,
+                ("Sagas", "LeftoverMessages"),
                 ("Sagas", "Failing"),
                 *[("Sagas", "OldestOverdueSaga")] * 2,
                 *[("Sagas", "SagaWithoutCode"), ("Sagas", "NewerMessageFormat")],

@@ -22,7 +22,7 @@ from tests.support.sagas import FAIL, Booked, Fatal, Held, Stubborn, Trip
 MONTH = 730 * 3_600.0
 EIGHT = {"SAGAS_SHARDS": "8"}
 """As many as a service has."""
-NOTHING = {"types": 0, "overdue": 0, "breakers": 0, "pauses": 0}
+NOTHING = {"types": 0, "overdue": 0, "breakers": 0, "pauses": 0, "messages": 0}
 
 
 class Unlucky(Fatal, name="unlucky", auto_disable=AutoDisable(threshold=1)):
@@ -275,6 +275,38 @@ def test_sagas_that_continue_on_their_own_are_listed_and_not_in_the_gauge(
     assert gauges(capsys) == {"trip": 1}
 
 
+def test_messages_that_no_saga_needs_are_counted_once_they_stay(site: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    def leftover() -> list[float]:
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "LeftoverMessages" in line]
+        return [line["LeftoverMessages"][0] for line in lines if "_aws" in line]
+
+    s = site(Stubborn, Trip)
+    FAIL["second"] = RuntimeError("no")
+    s.begin("stubborn")
+    s.run()
+    found = list[list[float]]()
+
+    def run(minutes: int) -> None:
+        for _ in range(minutes):
+            s.clock.advance(60)
+            write(s)
+            found.append(leftover())
+
+    run(4)
+    assert found == [[], [], [], []], "a saga needs that one"
+    found.clear()
+    s.stack.sqs.send_message(QueueUrl=s.stack.dead["stubborn"], MessageBody="nobody's")
+    s.stack.sqs.send_message(QueueUrl=s.stack.dead["stubborn"], MessageBody="nobody's, too")
+    run(4)
+    assert [each for each in found if each] in ([[2]] * 2, [[2]] * 3), "at the second sight of them"
+    assert shown(s)["messages"] == [{"type": "stubborn", "count": 2}]
+    found.clear()
+    s.stack.sqs.purge_queue(QueueUrl=s.stack.dead["stubborn"])
+    run(3)
+    assert found == [[0], [], []]
+    assert shown(s)["messages"] == []
+
+
 # When it is written, and what that costs
 
 
@@ -304,13 +336,13 @@ def _idle_month(s: Site, monkeypatch: pytest.MonkeyPatch) -> float:
     minutes are like the ten before them."""
     write(s)
     asked = counted(monkeypatch)
-    periods = list[tuple[float, int]]()
+    periods = list[tuple[float, int, int]]()
     for _ in range(2):
         asked.clear()
         for _ in range(10):
             s.clock.advance(60)
             write(s)
-        periods.append((asked.read, asked.written))
+        periods.append((asked.read, asked.written, asked.calls))
     assert periods[0] == periods[1]
     return asked.usd * MONTH / 600
 
@@ -320,7 +352,7 @@ def test_an_idle_service_pays_less_than_ten_cents_a_month_however_many_types_it_
     site: Make, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     usd = _idle_month(site(*many(number), **EIGHT), monkeypatch)
-    assert f"{usd:.2f}" == "0.08", "docs/operations/deploying.md says so"
+    assert f"{usd:.2f}" == "0.09", "docs/operations/deploying.md says so"
 
 
 def test_who_asks_again_reads_two_items(site: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,26 +12,30 @@ from botocore.client import BaseClient
 
 from benchmarks.units import item_size
 
-READ, WRITE = 0.125e-6, 0.625e-6
-"""USD per unit, on demand in us-east-1, November 2026."""
+READ = 0.125e-6
+WRITE = 0.625e-6
+CALL = 0.4e-6
+"""USD per unit of DynamoDB, on demand, and per request to SQS, in us-east-1, November 2026."""
 _READ_UNIT = 4_096
 _WRITE_UNIT = 1_024
 
 
 @dataclass
 class Reads:
-    """The requests to DynamoDB since the last :meth:`clear`, and their units. An item of an index is as large as its
-    projection."""
+    """The requests to DynamoDB since the last :meth:`clear`, their units, and the number of requests to SQS. An item of
+    an index is as large as its projection."""
 
     requests: list[str] = field(default_factory=list[str])
     read: float = 0.0
     written: int = 0
+    calls: int = 0
 
     def clear(self) -> None:
         """Begin again."""
         self.requests.clear()
         self.read = 0.0
         self.written = 0
+        self.calls = 0
 
     @property
     def reading(self) -> list[str]:
@@ -41,7 +45,7 @@ class Reads:
     @property
     def usd(self) -> float:
         """What they cost."""
-        return self.read * READ + self.written * WRITE
+        return self.read * READ + self.written * WRITE + self.calls * CALL
 
     def seen(self, operation: str, request: dict[str, Any], answer: dict[str, Any]) -> None:
         """Note a request and its answer."""
@@ -73,8 +77,10 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Reads:
 
     def counting(self: Any, operation: str, parameters: dict[str, Any]) -> Any:
         answer = send(self, operation, parameters)
-        if self.meta.service_model.service_name == "dynamodb":
+        service: str = self.meta.service_model.service_name
+        if service == "dynamodb":
             seen.seen(operation, parameters, answer)
+        seen.calls += service == "sqs"
         return answer
 
     monkeypatch.setattr(BaseClient, "_make_api_call", counting)

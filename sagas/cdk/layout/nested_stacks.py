@@ -35,8 +35,8 @@ MOST_IN_ROLE = 20
 """The most queues that a role names in itself."""
 OF_SERVICE = 30
 """Resources of every service, without routes: tables, bucket, layer, log, API; and these functions."""
-_ALARMS = 3
-_ALARMS_BY_STEP = 15
+_ALARMS = 4
+_ALARMS_BY_STEP = 16
 """Alarms of every service."""
 OF_QUEUE = 2
 """Resources per queue: the queue and its policy."""

@@ -116,6 +116,8 @@ def watch_background(alarms: Alarms, supervisor: lambda_.Function, letters: Sequ
 def watch_service(alarms: Alarms) -> None:
     """Watch what concerns the whole service. With alarms by step, also watch throttling in the account, which the
     service shares with others."""
+    leftover = "Dead letters that no saga needs: their sagas continued without them, or no function can read them."
+    alarms.watch("LeftoverMessages", alarms.gauge("LeftoverMessages"), leftover, "leftover-messages")
     if not alarms.by_step:
         problem = service_metric("ServiceProblem", alarms.service)
         alarms.watch("Problem", problem, "The service needs an operator; the log has `problem`.", "problem")

@@ -196,7 +196,7 @@ def attention(
     if target.as_json:
         emit(answer | {"rejected_commands": rejected, "overview": overview})
         return
-    stopped = any((overview["overdue"]["count"], overview["breakers"], overview["pauses"]))
+    stopped = any((overview["overdue"]["count"], overview["breakers"], overview["pauses"], overview["messages"]))
     if answer["incidents"] or not (stopped or rejected):
         _print_incidents(target, answer, wide=wide)
     if stopped:

@@ -9,7 +9,8 @@ Nothing that acts on sagas relies on it, because it is as old as the last run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -25,6 +26,7 @@ from sagas.engine.operate.breaker_operations import breaker_view
 from sagas.engine.read.answers import PauseView
 from sagas.engine.read.overviews import (
     AttentionCountView,
+    LeftoverView,
     OpenBreakerView,
     OpenCountView,
     OverdueSagaView,
@@ -34,6 +36,8 @@ from sagas.engine.read.overviews import (
 )
 from sagas.engine.read.views import pause_view
 from sagas.engine.registry import Registry
+from sagas.errors import SagaError
+from sagas.messaging.queues import Queues
 from sagas.store.control.control import ControlItems
 from sagas.store.control.mapping import NEVER_DUE, STOPPED
 from sagas.store.index.listing import IndexPosition, Listing, Needing
@@ -60,10 +64,13 @@ class OverviewReport(Struct):
     Args:
         needing: by type, how many sagas wait for an operator. A type whose last one has gone since the run before has
             0, and one that had none then has no number.
+        leftover: dead letters that no saga needs, of the types for which the run before found some, too, since a saga
+            is listed a moment after its message is a dead letter; ``None`` if that run found none.
         written: whether the overview was written.
     """
 
     needing: dict[str, int]
+    leftover: int | None
     written: bool
 
 
@@ -77,27 +84,55 @@ class Overview(Struct, frozen=True):
     pauses: Pauses
     auto_disabler: AutoDisabler
     item: OverviewItem
+    queues: Queues
     clock: Clock
+    every: float
 
     def current(self) -> OverviewView:
         """Return the overview of the last run or, if there is none yet, what a run would count now."""
         stored: OverviewView | None = self.item.get()
-        return _fitted(self._counted(self.listing.needing(MOST))) if stored is None else stored
+        return _fitted(self._counted(self.listing.needing(MOST), [])) if stored is None else stored
 
     def run(self) -> OverviewReport:
         """Count, and write the overview if something but its time has changed, or if it is ten minutes old."""
         before: OverviewView | None = self.item.get()
+        suspected = {message["type"]: message["count"] for message in before["messages"]} if before else {}
+        letters = self._letters(suspected)  # before the sagas that need them are counted
         needing = self.listing.needing(MOST)
-        overview = _fitted(self._counted(needing))
+        listed = needing[0]
+        leftover = {
+            name: count - listed.get(name, Needing()).count
+            for name, count in letters.items()
+            if not listed.get(name, Needing()).at_least
+        }
+        messages: list[LeftoverView] = [
+            {"type": name, "count": count} for name, count in sorted(leftover.items()) if count > 0
+        ]
+        overview = _fitted(self._counted(needing, messages))
         written = before is None or _differs(before, overview)
         if written:
             self.item.put(overview)
         waiting = {name: counted.count - counted.continuing for name, counted in needing[0].items()}
         types = before["attention"]["types"] if before else ()
         earlier = {counted["type"]: 0 for counted in types if counted["count"] > counted["continuing"]}
-        return OverviewReport(earlier | {name: count for name, count in waiting.items() if count}, written)
+        still = sum(min(count, suspected.get(name, 0)) for name, count in leftover.items() if count > 0)
+        needy = earlier | {name: count for name, count in waiting.items() if count}
+        return OverviewReport(needy, still if suspected else None, written)
 
-    def _counted(self, needing: tuple[Mapping[str, Needing], Sequence[IndexPosition]]) -> OverviewView:
+    def _letters(self, suspected: Collection[str]) -> dict[str, int]:
+        """Count the dead letters of the suspected types, and of another at each run, so that the number of types does
+        not change the price. A type whose queue cannot be read is left out."""
+        names = [saga.definition.name for saga in self.registry if saga.definition.has_code]
+        turn = names[int(self.clock.now() // self.every) % len(names)] if names else ""
+        counts = dict[str, int]()
+        for name in {turn, *suspected} & {*names}:
+            with suppress(SagaError):
+                counts[name] = self.queues.dead_letters(name)
+        return counts
+
+    def _counted(
+        self, needing: tuple[Mapping[str, Needing], Sequence[IndexPosition]], messages: list[LeftoverView]
+    ) -> OverviewView:
         now = self.clock.now()
         shards = [*self.listing.due_shards, *self.listing.wait_shards]
         pauses = self.pauses.described(self.pauses.all())
@@ -114,7 +149,8 @@ class Overview(Struct, frozen=True):
             "overdue": self._overdue(due, now),
             "breakers": self._open_breakers(stopped, now),
             "pauses": self._pauses(pauses, stopped, now),
-            "left_out": {"types": 0, "overdue": 0, "breakers": 0, "pauses": 0},
+            "messages": messages,
+            "left_out": {"types": 0, "overdue": 0, "breakers": 0, "pauses": 0, "messages": 0},
         }
 
     def _overdue(self, due: Sequence[Sequence[IndexPosition]], now: float) -> OverdueView:
@@ -217,6 +253,7 @@ def _fitted(overview: OverviewView) -> OverviewView:
         "overdue": overview["overdue"]["sagas"],
         "breakers": overview["breakers"],
         "pauses": overview["pauses"],
+        "messages": overview["messages"],
     }
     sizes = {name: [len(stored_form(entry)) + 1 for entry in entries] for name, entries in lists.items()}
     size = len(stored_form(overview))

@@ -197,6 +197,13 @@ class TypePauseView(PauseView):
     type: str
 
 
+class LeftoverView(TypedDict):
+    """How many messages in the dead-letter queue of a type no saga needs, about."""
+
+    type: str
+    count: Count
+
+
 class LeftOutCountView(TypedDict):
     """How many entries of each list are left out because the overview would be too large."""
 
@@ -204,13 +211,15 @@ class LeftOutCountView(TypedDict):
     overdue: Count
     breakers: Count
     pauses: Count
+    messages: Count
 
 
 class OverviewView(TypedDict):
     """What an operator has to know first, as the supervisor found it at the time ``at``. A run of the supervisor writes
     it if something has changed, and otherwise every ten minutes.
 
-    ``breakers`` are those that are not closed. ``left_out`` counts what the lists leave out.
+    ``breakers`` are those that are not closed. ``messages`` are dead letters that no saga needs: each run counts those
+    of one type, and of the types that it found some for before. ``left_out`` counts what the lists leave out.
     """
 
     at: Time
@@ -219,6 +228,7 @@ class OverviewView(TypedDict):
     overdue: OverdueView
     breakers: list[OpenBreakerView]
     pauses: list[TypePauseView]
+    messages: list[LeftoverView]
     left_out: LeftOutCountView
 
 

@@ -16,4 +16,6 @@ def write_overview(engine: Engine) -> dict[str, Any]:
     # alarm.
     for saga, count in report.needing.items():
         telemetry().measure("SagasNeedingAttention", count, saga)
+    if report.leftover is not None:
+        telemetry().measure("LeftoverMessages", report.leftover)
     return {"needing": sum(report.needing.values()), "written": report.written}

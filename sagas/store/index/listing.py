@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from sagas.core.events import CONTINUING
+from sagas.core.events import CONTINUES_BY_ITSELF
 from sagas.core.states import SagaStatus
 from sagas.core.text import epoch, iso
 from sagas.errors import InvalidRequest, Problem
@@ -288,7 +288,7 @@ class Listing:
             incident = Incident.parse(position.sort)
             of_type = found.setdefault(incident.saga, Needing())
             of_type.count += 1
-            of_type.continuing += incident.code in CONTINUING
+            of_type.continuing += incident.code in CONTINUES_BY_ITSELF
             listed.append(position)
         for name in itertools.chain.from_iterable(cut for _, cut in read):
             found[name].at_least = True

@@ -247,12 +247,13 @@ class TestLists:
             overdue={"count": 3, "at_least": False, "sagas": [late | {"lease_expires_at": None}] * 2},
             breakers=[breaker | {"last_error": error}],
             pauses=[pause],
-            left_out={"types": 0, "overdue": 1, "breakers": 14, "pauses": 0},
+            messages=[{"type": "zip", "count": 3}],
+            left_out={"types": 0, "overdue": 1, "breakers": 14, "pauses": 0, "messages": 0},
         )
         api.will(200, {"incidents": [], "at_least": False}).will(200, overview)
         shown = run("attention", "--wide")
         assert shown.exit_code == 0, shown.output
-        head, loan, quote, trip, end = shown.stdout.splitlines()
+        head, loan, quote, trip, left, end = shown.stdout.splitlines()
         assert head.split() == ["type", "stopped", "since", "why"]
         assert "2 sagas overdue" in loan
         assert "breaker of ask open" in quote
@@ -260,6 +261,7 @@ class TestLists:
         assert "\x1b[31m" not in quote
         assert "book paused" in trip
         assert "INC-4711" in trip
+        assert "3 leftover dead letters" in left
         assert end.endswith("; and 15 more.")
 
     def test_rejected_commands(self, api: StubApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

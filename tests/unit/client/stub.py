@@ -111,7 +111,8 @@ def an_overview(**fields: Any) -> dict[str, Any]:
         "overdue": {"count": 0, "at_least": False, "sagas": []},
         "breakers": [],
         "pauses": [],
-        "left_out": {"types": 0, "overdue": 0, "breakers": 0, "pauses": 0},
+        "messages": [],
+        "left_out": {"types": 0, "overdue": 0, "breakers": 0, "pauses": 0, "messages": 0},
     }
     return known | fields
 
