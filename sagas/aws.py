@@ -175,7 +175,8 @@ def translated(
     try:
         yield
     except ClientError as error:
-        code, operation = code_of(error), cast("Any", error).operation_name
+        code = code_of(error)
+        operation = cast("Any", error).operation_name
         message = _details_of(error).get("Message") if quoted else None
         text = f"{service} {operation}: {code}" + (f": {message}" if message else "")
         if code in _NOT_NOW:

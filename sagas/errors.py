@@ -190,7 +190,8 @@ class InvalidRequest(SagaError):
 
 def full_text(error: Exception) -> str:
     """Return the text of an error, including problems that its message does not name."""
-    text, problems = str(error), error.problems if isinstance(error, InvalidRequest) else ()
+    text = str(error)
+    problems = error.problems if isinstance(error, InvalidRequest) else ()
     lines = (f"{problem.path}: {problem.message}" for problem in problems)
     return "; ".join([text, *(line for line in lines if line not in text)])
 

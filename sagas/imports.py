@@ -230,7 +230,8 @@ class Code:
         return module if self._files[module].endswith("/__init__.py") else module.rpartition(".")[0]
 
     def _mentions(self, module: str) -> Iterable[str]:
-        tree, package = self._parsed(module), self._package_of(module)
+        tree = self._parsed(module)
+        package = self._package_of(module)
         if tree is None:
             # A file that cannot be parsed may import anything.
             return self._files
@@ -242,7 +243,8 @@ class Code:
         self, module: str, python: str, succeeds: Callable[[list[str]], bool]
     ) -> Iterator[tuple[int, list[str]]]:
         """Yield the lines of the import statements of a module that may not fail, with the modules that they name."""
-        tree, package = self._parsed(module), self._package_of(module)
+        tree = self._parsed(module)
+        package = self._package_of(module)
         body = tree.body if tree else []
         for statement in _required(body, python, lambda each: succeeds(list(_imported_by(each, package)))):
             yield statement.lineno, list(_imported_by(statement, package))

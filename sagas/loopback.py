@@ -45,7 +45,8 @@ def origin_of(url: str) -> str:
     port = int(match[3]) if match and match[3] else None
     if match is None or (port is not None and not 0 < port < 2**16):
         raise ValueError(f"{url!r} is not an origin; write scheme, host and port like http://localhost:5173")
-    scheme, host = match[1].lower(), match[2].lower()
+    scheme = match[1].lower()
+    host = match[2].lower()
     return f"{scheme}://{host}" + ("" if port in (None, _DEFAULT_PORTS.get(scheme)) else f":{port}")
 
 

@@ -76,7 +76,10 @@ class _Reading:
         matches = [*re.finditer(pattern, self.text)]
         if not matches:
             return self
-        parts, starts, ends, last = list[str](), list[int](), list[int](), 0
+        parts = list[str]()
+        starts = list[int]()
+        ends = list[int]()
+        last = 0
         for match in matches:
             parts.append(self.text[last : match.start()])
             starts += self._starts[last : match.start()]
@@ -195,7 +198,8 @@ class Secrets:
             *self._read.found_in(_spaced(read)),
             *self._packed.found_in(_packed(read)),
         ]
-        parts, last = list[str](), 0
+        parts = list[str]()
+        last = 0
         for start, end in sorted(spans):
             if start >= last:
                 parts += (text[last:start], HIDDEN)

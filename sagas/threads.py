@@ -45,7 +45,8 @@ class Alarms:
     def set(self, seconds: float, act: Callable[[], object], logger: logging.Logger) -> Callable[[], object]:
         """Have ``act`` called once in so many seconds. Return the function that prevents it, unless ``act`` is being
         called already."""
-        key, at = object(), monotonic() + seconds
+        key = object()
+        at = monotonic() + seconds
         with self._changed:
             self._alarms[key] = (at, act, logger)
             if not self._wakes_at:

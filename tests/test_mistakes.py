@@ -126,7 +126,7 @@ def _a_look_restarts_the_time(patch: Patch) -> None:
     settled = cast("Any", automaton)._settled
 
     def forgotten(plan: Plan, before: SagaState, after: SagaState, event: Any, now: float) -> SagaState:
-        kept = replace(before, settling_since=0.0) if isinstance(event, ev.SagaRecovered) else before
+        kept = replace(before, settling_since=0.0) if isinstance(event, ev.MessageResent) else before
         return settled(plan, kept, after, event, now)
 
     in_place_of(patch, settled, forgotten)

@@ -144,7 +144,8 @@ def children(*types: Any, **options: Any) -> Any:
         raise DefinitionError(f"children: {len(types)} saga classes; at most {MOST_BRANCHES} are allowed")
     concurrency = _whole("concurrency", options.get("concurrency", CONCURRENCY), 1)
     tolerate = _whole("tolerate", options.get("tolerate", 0), 0)
-    on_failed, undo = options.get("on_failed"), options.get("undo", "parallel")
+    on_failed = options.get("on_failed")
+    undo = options.get("undo", "parallel")
     if not isinstance(on_failed, Exhausted | None):
         raise DefinitionError(f"children: on_failed must be a member of Exhausted, not {on_failed!r}")
     if undo not in ("parallel", "reverse"):

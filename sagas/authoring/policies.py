@@ -183,7 +183,8 @@ class Retry(metaclass=_RetryMeta):
         on_exhausted: Exhausted | None = None,
     ) -> Retry:
         """Delay ``base_delay * 2**(n-1)`` seconds before retry n, at most ``max_delay``."""
-        on, off = _error_types("retry_on", retry_on), _error_types("give_up_on", give_up_on)
+        on = _error_types("retry_on", retry_on)
+        off = _error_types("give_up_on", give_up_on)
         return cls("exponential", max_retries, base_delay, max_delay, jitter, on, off, on_exhausted)
 
     @classmethod
@@ -200,7 +201,8 @@ class Retry(metaclass=_RetryMeta):
         on_exhausted: Exhausted | None = None,
     ) -> Retry:
         """Delay ``base_delay * n`` seconds before retry n, at most ``max_delay``."""
-        on, off = _error_types("retry_on", retry_on), _error_types("give_up_on", give_up_on)
+        on = _error_types("retry_on", retry_on)
+        off = _error_types("give_up_on", give_up_on)
         return cls("linear", max_retries, base_delay, max_delay, jitter, on, off, on_exhausted)
 
     @classmethod
@@ -217,7 +219,8 @@ class Retry(metaclass=_RetryMeta):
         on_exhausted: Exhausted | None = None,
     ) -> Retry:
         """Delay ``delay`` seconds before every retry, at most ``max_delay``."""
-        on, off = _error_types("retry_on", retry_on), _error_types("give_up_on", give_up_on)
+        on = _error_types("retry_on", retry_on)
+        off = _error_types("give_up_on", give_up_on)
         return cls("constant", max_retries, delay, max_delay, jitter, on, off, on_exhausted)
 
     @property
@@ -360,7 +363,8 @@ class OrphanSweep:
     archive_bucket_env: str | None = None
 
     def __post_init__(self) -> None:
-        prefix, archive = str(self.prefix), self.archive_bucket_env
+        prefix = str(self.prefix)
+        archive = self.archive_bucket_env
         _check_variable("bucket_env", self.bucket_env)
         valid = prefix.endswith("/") and not prefix.startswith("/") and ".." not in prefix
         _require(valid, f"OrphanSweep: prefix must be a relative path ending in a slash, not {self.prefix!r}")

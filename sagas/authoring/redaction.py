@@ -164,7 +164,8 @@ class _Walk:
         """Hide the value at a place."""
         if not place:
             return self.hide(data)
-        first, remaining = place[0], place[1:]
+        first = place[0]
+        remaining = place[1:]
         if first == DEEP:
             return self._deep(data, remaining[0])
         if isinstance(data, dict):
@@ -243,7 +244,8 @@ def _hidden_whole(shape: Shape) -> bool:
 
 def _all_inside(shape: Shape) -> set[tuple[str, Shape]]:
     """The shapes at any depth inside a shape, each with the name of the innermost member that contains it."""
-    found, ahead = set[tuple[str, Shape]](), [("", shape)]
+    found = set[tuple[str, Shape]]()
+    ahead = [("", shape)]
     while ahead:
         name, outer = ahead.pop()
         for part, inner in [] if _hidden_whole(outer) else _inside(outer):
@@ -269,7 +271,8 @@ def _leads_somewhere(shape: Shape, place: Place) -> bool:
     """Whether a value of a shape can contain this place."""
     if not place or isinstance(shape, Json):
         return True
-    first, remaining = place[0], place[1:]
+    first = place[0]
+    remaining = place[1:]
     if isinstance(shape, Union):
         return any(_leads_somewhere(member, place) for member in shape.members)
     if first == EACH or isinstance(shape, Mapping) or (first.startswith("[") and isinstance(shape, Array | FixedArray)):

@@ -94,7 +94,8 @@ def find_by_of(where: str, request_type: Any, redaction: Redaction, paths: Mappi
 
 def _check(field: str, path: str, key: SearchKey, schema: dict[str, Any]) -> None:
     definitions: dict[str, Any] = schema.get("$defs", {})
-    nodes, at = list(_branches(schema, definitions)), "$"
+    nodes = list(_branches(schema, definitions))
+    at = "$"
     for part in key.path:
         members = [member for node in nodes for member in _members(node, part)]
         if not members:

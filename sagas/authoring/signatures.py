@@ -177,7 +177,8 @@ def _evaluate(annotation: Any, module: dict[str, Any], names: dict[str, Any]) ->
 
 def can_hold(annotation: Any, produced: Any) -> bool:
     """Whether a parameter of type ``annotation`` can take every value of type ``produced``."""
-    annotation, produced = bare(annotation), bare(produced)
+    annotation = bare(annotation)
+    produced = bare(produced)
     if annotation in (Any, object) or produced is Any or annotation == produced:
         return True
     if isinstance(annotation, typing.TypeVar) or isinstance(produced, typing.TypeVar):
@@ -222,7 +223,8 @@ def names_none(annotation: Any) -> bool:
 
 
 def _holds_class(annotation: Any, produced: Any) -> bool:
-    expected, actual = get_origin(annotation) or annotation, get_origin(produced) or produced
+    expected = get_origin(annotation) or annotation
+    actual = get_origin(produced) or produced
     if not isinstance(expected, type) or not isinstance(actual, type):
         return True
     if expected is float and actual is int:
@@ -237,7 +239,8 @@ def _holds_class(annotation: Any, produced: Any) -> bool:
 
 def _holds_arguments(annotation: Any, produced: Any) -> bool:
     """Whether a container can take the items of another, if both annotations name the types of their items."""
-    expected, actual = get_args(annotation), get_args(produced)
+    expected = get_args(annotation)
+    actual = get_args(produced)
     if not expected or not actual:
         return True
     if get_origin(produced) is tuple:

@@ -123,7 +123,8 @@ class Member:
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
         if self.owner is None:  # a second name in another class must not change the owner
-            self.owner, self.name = owner, name
+            self.owner = owner
+            self.name = name
 
     def of(self, owner: type[Any]) -> Self:
         """Return the member as a member of ``owner``, which may have inherited it."""

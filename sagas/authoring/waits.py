@@ -120,7 +120,8 @@ def wait_for(*arguments: Any, **options: Any) -> Any:
     _refuse_others("wait_for", arguments[1:], options, names)
     if "timeout" not in options:
         raise DefinitionError("wait_for: timeout is required (at most 365 days)")
-    on_timeout, public = options.get("on_timeout"), options.get("public", False)
+    on_timeout = options.get("on_timeout")
+    public = options.get("public", False)
     if not isinstance(on_timeout, Exhausted | None):
         raise DefinitionError(f"wait_for: on_timeout must be a member of Exhausted, not {on_timeout!r}")
     if not isinstance(public, bool):
@@ -158,7 +159,8 @@ def sleep(*arguments: Any, **options: Any) -> Any:
         DefinitionError: neither or both of ``length`` and ``until`` are passed, or an argument has the wrong type.
     """
     _refuse_others("sleep", arguments[1:], options, ("until", "name", "retired"))
-    name, retired = options.get("name"), options.get("retired", False)
+    name = options.get("name")
+    retired = options.get("retired", False)
     if bool(arguments) == ("until" in options):
         raise DefinitionError("sleep: pass either a length, as in sleep(timedelta(days=1)), or until=")
     if arguments:

@@ -78,7 +78,8 @@ class SagaService(Construct):
         now_queue = WorkQueue(self, "NowQueue", kind=NOW, options=options) if catalogue.works_now else None
         shared = shared_assets(self, catalogue, self.tables, queues, now_queue and now_queue.queue)
         functions = step_functions(placements, shared)
-        self._queues, self._functions = queues, functions
+        self._queues = queues
+        self._functions = functions
 
         ending = {} if now_queue is None else {now_queue.name: now_queue.queue}
         handing = {bulk_queue.name: bulk_queue.queue, **ending}

@@ -27,7 +27,8 @@ def whole(wide: bool) -> bool:
 
 def short_ids(ids: Iterable[str], *, wide: bool) -> dict[str, str]:
     """Return the start of each id, long enough to differ from all others. With ``wide``, return the whole id."""
-    distinct, length = {*ids}, _SHORTEST_ID
+    distinct = {*ids}
+    length = _SHORTEST_ID
     while len({saga_id[:length] for saga_id in distinct}) < len(distinct):
         length += 1
     return {saga_id: saga_id if wide else saga_id[:length] for saga_id in distinct}
@@ -37,7 +38,8 @@ def listing(columns: Mapping[str, int], rows: Iterable[Sequence[str | Text]], *,
     """Return a table. ``columns`` has titles with ranks. To fit the terminal, columns above rank 0 are dropped, the
     highest first, and then the longest texts are cut. With ``wide``, or without a terminal, nothing is omitted."""
     cells = [[cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row] for row in rows]
-    titles, room = [*columns], screen().width
+    titles = [*columns]
+    room = screen().width
     widths = [max(len(title), *(row[place].cell_len for row in cells), 0) for place, title in enumerate(titles)]
     places = [*range(len(titles))]
 

@@ -55,7 +55,8 @@ def which(client: SagaClient, names: Sequence[str], *, last: bool = False, typel
         return _newest(client, names[0] if names else None)
     if not 0 < len(names) < 3:
         raise typer.BadParameter("expected [TYPE] ID, or --last", param_hint="ID")
-    saga_id, name = names[-1], names[0] if len(names) > 1 else None
+    saga_id = names[-1]
+    name = names[0] if len(names) > 1 else None
     if saga_id.startswith(_KEY):
         return _by_key(client, name, saga_id.removeprefix(_KEY))
     if not _ID.fullmatch(saga_id):

@@ -98,7 +98,8 @@ def what_to_do(error: BaseException) -> str:
 
     from sagas.aws import code_of
 
-    cause, text = error.__cause__ if isinstance(error, SagaError) else error, text_of(error)
+    cause = error.__cause__ if isinstance(error, SagaError) else error
+    text = text_of(error)
     denied = isinstance(cause, aws.ClientError) and code_of(cause).startswith(_DENIED)
     right = re.search(r"perform:? ([\w-]+:\w+)", text)
     if right or denied:
@@ -123,7 +124,9 @@ def what_to_do(error: BaseException) -> str:
 def report(target: Target, error: SagaError, status: int = 0) -> NoReturn:
     """Print an error in one line and exit. The default status is 2 if the service was not found or refused the caller,
     else 1."""
-    text, todo, reached = full_text(error), what_to_do(error), "_client" in vars(target)
+    text = full_text(error)
+    todo = what_to_do(error)
+    reached = "_client" in vars(target)
     status = status or (1 if reached and not (todo and type(error) is SagaError) else 2)
     match error:
         case NotFound():
@@ -131,7 +134,8 @@ def report(target: Target, error: SagaError, status: int = 0) -> NoReturn:
         case Ambiguous():
             todo = "check before you try again"
         case Unavailable() if reached and target.stack is None and "is out of reach" in text:
-            todo, status = "`sagas local up` starts the local stack", 2  # its file outlives a stack that was killed
+            todo = "`sagas local up` starts the local stack"  # its file outlives a stack that was killed
+            status = 2
         case Unavailable() if reached:
             todo = f"try again in {error.retry_after:.0f} s"
         case _:

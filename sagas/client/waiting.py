@@ -13,7 +13,8 @@ from sagas.errors import Unavailable
 if TYPE_CHECKING:
     from sagas.engine.read.answers import SagaView
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 2.0
 _GROWTH = 1.5
 _FAILURES = 3
 """After this many failed reads in a row, the wait ends."""
@@ -37,7 +38,8 @@ class Waiting:
     ) -> SagaView:
         end = None if self.timeout is None else self.clock() + self.timeout
         last: SagaView | None = None
-        pause, failures = _FIRST_PAUSE, 0
+        pause = _FIRST_PAUSE
+        failures = 0
         while True:
             try:
                 saga = read()

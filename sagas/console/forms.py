@@ -48,9 +48,11 @@ def refused(
 ) -> RefusedForm:
     """Return the problems of a refused form, and the text to show in it again."""
     names = {item.name for item in fields_of(schema)}
-    of_fields, others = dict[str, str](), list[str]()
+    of_fields = dict[str, str]()
+    others = list[str]()
     for problem in problems:
-        line, named = f"{problem.path}: {problem.message}", _NAMED.match(problem.path)
+        line = f"{problem.path}: {problem.message}"
+        named = _NAMED.match(problem.path)
         name = named[1] if named and named[1] in names else ""
         if name in names:
             of_fields[name] = f"{of_fields[name]}; {line}" if name in of_fields else line
@@ -73,7 +75,9 @@ def fields_of(schema: Mapping[str, Any] | None) -> tuple[FormField, ...]:
 
 
 def value_of(schema: Mapping[str, Any] | None, form: Mapping[str, str]) -> Any:
-    fields, problems, value = fields_of(schema), list[Problem](), dict[str, Any]()
+    fields = fields_of(schema)
+    problems = list[Problem]()
+    value = dict[str, Any]()
     for field in fields:
         text = form.get(PREFIX + field.name, "")
         # Fields have no defaults: an oversight must not approve anything.

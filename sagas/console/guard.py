@@ -113,7 +113,9 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> Response | None:
         """Return the refusal of a request; ``None`` if it is accepted."""
-        headers, method, session = Headers(scope=scope), scope["method"], self._session
+        headers = Headers(scope=scope)
+        method = scope["method"]
+        session = self._session
         if headers["host"].lower() != session.host:
             return PlainTextResponse(f"The console answers to {session.host} only: open {session.origin}/\n", 421)
         if method not in (*_READING, *(() if self._read_only else ("POST",))):

@@ -17,7 +17,8 @@ _XRAY = re.compile(r"1-[0-9a-f]{8}-[0-9a-f]{24}")
 _W3C = re.compile(r"[0-9a-f]{32}")
 _MOST_GROUPS = 50
 """A query of Logs Insights can name at most this many log groups."""
-_BEFORE, _AFTER = 60.0, 3_600.0
+_BEFORE = 60.0
+_AFTER = 3_600.0
 """The query covers this many seconds before a saga's start and after its last change."""
 
 
@@ -56,7 +57,8 @@ class Links:
         if not self.region or not self.log_groups:
             return ""
         query = f'fields @timestamp, message, step, attempt\n| filter @message like "{saga_id}"\n| sort @timestamp'
-        since, until = iso(epoch(begin) - _BEFORE), iso(epoch(end) + _AFTER)
+        since = iso(epoch(begin) - _BEFORE)
+        until = iso(epoch(end) + _AFTER)
         groups = "".join(f"~'{_starred(group)}" for group in self.log_groups[:_MOST_GROUPS])
         detail = f"~(end~'{_starred(until)}~start~'{_starred(since)}~timeType~'ABSOLUTE~tz~'UTC"
         detail += f"~editorString~'{_starred(query)}~source~({groups}))"
@@ -78,7 +80,8 @@ class Links:
 
 
 def links_of(project: Path, region: str = "", log_groups: Sequence[str] = ()) -> Links:
-    settings, urls = settings_of(project), dict[str, str]()
+    settings = settings_of(project)
+    urls = dict[str, str]()
     for name, placeholder in (("trace_url", "{trace_id}"), ("logs_url", "{saga_id}")):
         url: Any = settings.get(name, "")
         if url and not (isinstance(url, str) and re.match(r"https?://[^\s]+$", url) and placeholder in url):

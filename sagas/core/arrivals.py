@@ -26,7 +26,7 @@ from sagas.core.commands import (
     Run,
     Send,
     SignalArrived,
-    StallNoticed,
+    Visited,
     Write,
 )
 from sagas.core.rules import (
@@ -164,7 +164,8 @@ def settling(plan: Plan, state: SagaState, now: float) -> Decision:
 
 def claimed_work(state: SagaState, lease: Lease) -> Decision:
     """Take the lease for the step under the cursor or for its undo, and count the attempt (rule 6)."""
-    held, index = replace(_claimed(state, lease), not_before=0.0), state.cursor
+    held = replace(_claimed(state, lease), not_before=0.0)
+    index = state.cursor
     step = held.steps[index]
     if state.undoing:
         busy = replace(step, status=StepStatus.COMPENSATING, undo_attempts=step.undo_attempts.claimed())
@@ -180,7 +181,8 @@ def next_work(before: SagaState, fact: ev.Fact, decision: Decision, now: float) 
     The holder does not continue after a cancel. It does not retry a step or undo, either, because the circuit breaker
     must count the last attempt first. ``now``: epoch seconds.
     """
-    after, send = decision.state, decision.send
+    after = decision.state
+    send = decision.send
     if send is None or decision.then is not None or after.lease is not None or send.not_before > now:
         return None
     continues = isinstance(fact, ev.StepCompleted | ev.StepCompensated | ev.CompensationFailed)
@@ -210,7 +212,7 @@ def renumbered(before: SagaState, decision: Decision, now: float) -> Decision:
     return replace(decision, state=state, send=replace(send, dispatch=number))
 
 
-def stall_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float) -> Decision:
+def stall_noticed(plan: Plan, state: SagaState, event: Visited, now: float) -> Decision:
     """Take over an expired lease, journal the next fact, or send a lost message again. A lease that has not expired
     stays."""
     if _held(state, now):
@@ -219,7 +221,7 @@ def stall_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float)
         return _taken_over(plan, state, event.lease, now)
     fact = next_fact(plan, state, now) or owed_by_time(plan, state, now)
     if event.asked and not_called(state) and fact is None:
-        return Decision(_claimed(state, event.lease), Write(ev.SagaRecovered(stall=False)))
+        return Decision(_claimed(state, event.lease), Write(ev.MessageResent()))
     if fact is None and misfit(plan, state, now):
         return settling(plan, state, now)
     at_rest = state.status is SagaStatus.DEAD_LETTERED or in_wait(state) or state.joins
@@ -231,7 +233,7 @@ def stall_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float)
 
 
 def _after_silence(
-    plan: Plan, state: SagaState, event: StallNoticed, fact: ev.StepDeadLettered | None, now: float
+    plan: Plan, state: SagaState, event: Visited, fact: ev.StepDeadLettered | None, now: float
 ) -> Decision:
     """If nothing has happened for too long, send the message again, or dead-letter a step if that needs no message."""
     stale_after = plan.stale_after if event.stale_after is None else event.stale_after
@@ -244,15 +246,15 @@ def _after_silence(
     return Decision(_claimed(state, event.lease), Write(following))
 
 
-def _unanswered(plan: Plan, state: SagaState) -> ev.SagaRecovered:
+def _unanswered(plan: Plan, state: SagaState) -> ev.MessageResent:
     """Send a message again that may not be lost. If its function cannot run, that costs the saga no attempt (rule
     9)."""
     count = state.unanswered + 1
     listed = bool(state.attention) or not_called(state)
-    return ev.SagaRecovered(False, count, attention=count > plan.max_recovery_attempts and not listed)
+    return ev.MessageResent(unanswered=count, attention=count > plan.max_recovery_attempts and not listed)
 
 
-def order_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float) -> Decision:
+def order_noticed(plan: Plan, state: SagaState, event: Visited, now: float) -> Decision:
     """At the parent's request, begin to undo a saga that has ended."""
     fact = next_fact(plan, state, now)
     if fact is None or _held(state, now):
@@ -325,7 +327,7 @@ def retry_arrived(plan: Plan, state: SagaState, event: RetryArrived, now: float)
         return Decision(state, Refuse(f"the saga is waiting {awaited}; `sagas recover ID` sends its message now"))
     if state.status not in (SagaStatus.DEAD_LETTERED, SagaStatus.COMPENSATION_FAILED):
         if state.unanswered and not state.ended and state.lease is None:
-            return Decision(_claimed(state, event.lease), Write(ev.SagaRecovered(stall=False)))
+            return Decision(_claimed(state, event.lease), Write(ev.MessageResent()))
         text = f"the saga is {state.status}; only DEAD_LETTERED and COMPENSATION_FAILED can be retried"
         return Decision(state, Refuse(text))
     if state.cancel.at and state.status is SagaStatus.DEAD_LETTERED:

@@ -37,7 +37,7 @@ from sagas.core.commands import (
     ResolveArrived,
     RetryArrived,
     SignalArrived,
-    StallNoticed,
+    Visited,
 )
 from sagas.core.rules import Plan, forward, has_failed, misfit, needs_attention
 from sagas.core.states import ENDED, SagaState, SagaStatus
@@ -114,7 +114,8 @@ ROWS: tuple[Row, ...] = (
     Row((S.COMPENSATING,), ev.CompensationFailed, undoing.undo_failed, (S.COMPENSATION_FAILED,), "an undo failed"),
     Row((S.DEAD_LETTERED,), ev.SagaRetried, transitions.redriven, (S.RUNNING, S.WAITING), "retried by an operator"),
     Row((S.COMPENSATION_FAILED,), ev.SagaRetried, undoing.undos_redriven, _UNDONE, "retried by an operator"),
-    Row(_ACTIVE, ev.SagaRecovered, transitions.recovered, ()),
+    Row(_ACTIVE, ev.MessageResent, transitions.resent, ()),
+    Row(_ACTIVE, ev.SagaRecovered, transitions.resent, ()),
     Row(_ON, ev.SagaRecoveryExhausted, transitions.recovery_exhausted, ()),
     Row((S.COMPENSATING,), ev.SagaRecoveryExhausted, undoing.undoing_exhausted, (S.COMPENSATION_FAILED,), "given up"),
     Row((S.DEAD_LETTERED, *sorted(ENDED)), ev.SagaResolved, transitions.resolved, ()),
@@ -124,8 +125,8 @@ ROWS: tuple[Row, ...] = (
     Row((S.WAITING,), MessageArrived, arrivals.message_arrived, (S.RUNNING,), "it polls again"),
     Row((S.COMPENSATING, S.DEAD_LETTERED), MessageArrived, arrivals.message_arrived, ()),
     Row(tuple(sorted(ENDED)), MessageArrived, arrivals.message_arrived_late, ()),
-    Row((*_ACTIVE, S.DEAD_LETTERED), StallNoticed, arrivals.stall_noticed, ()),
-    Row(_STANDING, StallNoticed, arrivals.order_noticed, ()),
+    Row((*_ACTIVE, S.DEAD_LETTERED), Visited, arrivals.stall_noticed, ()),
+    Row(_STANDING, Visited, arrivals.order_noticed, ()),
     Row((S.WAITING, S.COMPENSATING), ChildrenSeen, arrivals.children_seen, ()),
     Row(tuple(S), CancelArrived, arrivals.cancel_arrived, ()),
     Row(tuple(S), SignalArrived, arrivals.signal_arrived, ()),
@@ -172,7 +173,7 @@ def _settled(plan: Plan, before: SagaState, after: SagaState, event: Event, now:
     if not isinstance(event, ev.Fact):
         return after
     because = event.because if isinstance(event, ev.Postponed) else ""
-    looked = because in (ev.RELEASE, ev.INPUTS, ev.LATE) or isinstance(event, ev.SagaRecovered)
+    looked = because in (ev.RELEASE, ev.INPUTS, ev.LATE) or isinstance(event, ev.MessageResent)
     if after.unread and not (looked and (because != ev.RELEASE or after.unread.gone)):
         after = replace(after, unread=None)
     if plan.settle or before.settling_since:

@@ -14,7 +14,7 @@ from sagas.core.events import (
     ChildrenEnded,
     CompensationFailed,
     Fact,
-    SagaRecovered,
+    MessageResent,
     StepCompensated,
     StepDeadLettered,
 )
@@ -56,7 +56,7 @@ class Backlog(StrEnum):
     """Messages are waiting, and this one may be among them."""
 
 
-class StallNoticed(Struct, frozen=True):
+class Visited(Struct, frozen=True):
     """The supervisor looks at the saga, or the API does after a cancel or a signal.
 
     Args:
@@ -103,7 +103,7 @@ class CompensateArrived(Struct, frozen=True):
     reason: str = ""
 
 
-ChildrenFact = ChildrenEnded | StepCompensated | CompensationFailed | SagaRecovered | StepDeadLettered
+ChildrenFact = ChildrenEnded | StepCompensated | CompensationFailed | MessageResent | StepDeadLettered
 """A fact about a saga's children."""
 
 
@@ -140,7 +140,7 @@ class ResolveArrived(Struct, frozen=True):
 
 Arrival = (
     MessageArrived
-    | StallNoticed
+    | Visited
     | CancelArrived
     | SignalArrived
     | RetryArrived

@@ -376,14 +376,20 @@ class SagaFailed(Fact, frozen=True):
     """The saga ends FAILED. Nothing is undone."""
 
 
-class SagaRecovered(Fact, frozen=True):
+class MessageResent(Fact, frozen=True):
     """The current message is sent again. ``stall``: the queue showed that the last message was lost, which costs a
     recovery attempt. ``unanswered``: how many messages in a row got no response. ``attention``: so many messages got no
     response that the saga needs an operator."""
 
-    stall: Annotated[bool, ALWAYS] = True
+    stall: Annotated[bool, ALWAYS] = False
     unanswered: int = 0
     attention: bool = False
+
+
+class SagaRecovered(MessageResent, frozen=True):
+    """The supervisor has revived a saga whose message was lost: the message is sent again."""
+
+    stall: Annotated[bool, ALWAYS] = True
 
 
 class SagaRecoveryExhausted(Fact, frozen=True):
@@ -419,6 +425,7 @@ FACTS: dict[str, type[Fact]] = {
         CompensationFailed,
         CancelRequested,
         SagaFailed,
+        MessageResent,
         SagaRecovered,
         SagaRecoveryExhausted,
         SagaRetried,

@@ -24,8 +24,8 @@ from sagas.core.events import (
     DeadLetterCause,
     Fact,
     Failure,
+    MessageResent,
     SagaFailed,
-    SagaRecovered,
     SagaRecoveryExhausted,
     SagaRetried,
     SagaTimedOut,
@@ -47,9 +47,10 @@ LONG_WAIT = 900.0
 """Maximum seconds for which a message is delayed: SQS's limit. A saga that waits longer has no message until the
 supervisor sends one, shortly before the end."""
 _FORWARD = (SagaStatus.PENDING, SagaStatus.RUNNING, SagaStatus.WAITING)
-_LOOKS, _LOOK_AGAIN = (60.0, 180.0, 420.0, 720.0), 300.0
-"""The first looks at a saga that waits for a release come this many seconds after the wait began. Later looks are this
-many seconds apart."""
+_LOOKS = (60.0, 180.0, 420.0, 720.0)
+"""The first looks at a saga that waits for a release come this many seconds after the wait began."""
+_LOOK_AGAIN = 300.0
+"""Later looks are this many seconds apart."""
 _MOST_DOUBLINGS = 10
 """Maximum doublings of the seconds without a response."""
 _LONGEST_SILENCE = 3600.0
@@ -237,7 +238,8 @@ def next_look(plan: Plan, state: SagaState, now: float) -> float:
 def _fact_of_misfit(plan: Plan, state: SagaState, now: float) -> Fact | None:
     """Return the fact that the step or undo has failed because the deployed code does not fit it; ``None`` while the
     saga may wait for a release."""
-    step, failure = state.current, misfit(plan, state, now)
+    step = state.current
+    failure = misfit(plan, state, now)
     if step is None or failure is None or settles(plan, state, now):
         return None
     if state.undoing:
@@ -402,7 +404,7 @@ def takeover_fact(plan: Plan, state: SagaState, now: float) -> Fact:
         return CompensationAttemptFailed(state.cursor, step.undo_attempts.made, lost)
     fact = next_fact(plan, state, now) or owed_by_time(plan, state, now)
     if fact is None or waits(state, fact, now) or isinstance(fact, StepDeadLettered):
-        return SagaRecovered(stall=False)
+        return MessageResent()
     return fact
 
 

@@ -433,7 +433,8 @@ class SagaState(Struct, frozen=True):
     @property
     def joins(self) -> bool:
         """Whether the saga waits for its children to end or to be undone."""
-        step, waits = self.current, self.status in (SagaStatus.WAITING, SagaStatus.COMPENSATING)
+        step = self.current
+        waits = self.status in (SagaStatus.WAITING, SagaStatus.COMPENSATING)
         children = step is not None and step.waits_for == "children" and step.status is StepStatus.WAITING
         return waits and children and self.polling is None
 

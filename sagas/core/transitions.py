@@ -38,7 +38,7 @@ LISTED_AFTER = 900.0
 """Seconds after which a saga whose inputs are out of reach is on the attention list."""
 
 
-def committed(state: SagaState) -> SagaState:
+def entered(state: SagaState) -> SagaState:
     """Return the state with one more entry, which also counts as a response."""
     return replace(state, seq=state.seq + 1, unanswered=0)
 
@@ -85,7 +85,7 @@ def step_completed(plan: Plan, state: SagaState, fact: ev.StepCompleted, now: fl
     step = _running(state, fact)
     if step is None:
         return Decision(state)
-    after = committed(state)
+    after = entered(state)
     done = replace(
         step,
         status=StepStatus.COMPLETED,
@@ -126,7 +126,7 @@ def step_failed(plan: Plan, state: SagaState, fact: ev.StepFailed, now: float) -
         return Decision(state)
     unknown = step.outcome_unknown or fact.outcome_unknown
     step = replace(step, outcome_unknown=unknown, postponed=step.postponed or fact.postponed)
-    after = committed(state)
+    after = entered(state)
     if fact.permanent or out_of_budget(plan, state):
         in_doubt = step.outcome_unknown or job_in_doubt(plan, fact.index, step)
         failed = after.with_step(fact.index, replace(step, status=StepStatus.FAILED, outcome_unknown=in_doubt))
@@ -143,7 +143,7 @@ def step_lost(plan: Plan, state: SagaState, fact: ev.StepLost, now: float) -> De
     step = _running(state, fact)
     if step is None:
         return Decision(state)
-    after = committed(state)
+    after = entered(state)
     exhausted = out_of_budget(plan, state)
     status = StepStatus.FAILED if exhausted else StepStatus.RETRYING
     after = after.with_step(fact.index, replace(step, status=status, outcome_unknown=True))
@@ -164,7 +164,7 @@ def wait_started(plan: Plan, state: SagaState, fact: ev.WaitStarted, now: float)
         return Decision(state)
     waiting = replace(step, status=StepStatus.WAITING, outcome_unknown=False, postponed=False)
     after = replace(
-        committed(state).with_step(fact.index, waiting),
+        entered(state).with_step(fact.index, waiting),
         status=SagaStatus.WAITING,
         not_before=fact.until,
         dispatch=state.dispatch + 1,
@@ -195,7 +195,7 @@ def signal_received(plan: Plan, state: SagaState, fact: ev.SignalReceived, now: 
     step = _in_wait(state, fact.index, "signal")
     if step is None or not step.signalled:
         return Decision(state)
-    after = committed(state)
+    after = entered(state)
     done = replace(step, status=StepStatus.COMPLETED, result_seq=after.seq)
     return _advanced(plan, after.with_step(fact.index, done), now)
 
@@ -205,7 +205,7 @@ def wait_ended(plan: Plan, state: SagaState, fact: ev.WaitEnded, now: float) -> 
     step = _in_wait(state, fact.index, "time")
     if step is None:
         return Decision(state)
-    after = committed(state)
+    after = entered(state)
     done = replace(step, status=StepStatus.COMPLETED, result_seq=after.seq)
     return _advanced(plan, after.with_step(fact.index, done), now)
 
@@ -216,7 +216,7 @@ def wait_timed_out(plan: Plan, state: SagaState, fact: ev.WaitTimedOut, now: flo
     if step is None or step.signalled:
         return Decision(state)
     failed = replace(step, status=StepStatus.FAILED, timed_out=True)
-    after = committed(state).with_step(fact.index, failed)
+    after = entered(state).with_step(fact.index, failed)
     own = plan.steps[fact.index].forward
     if isinstance(own, ForwardPlan) and own.on_timeout == "CONTINUE":
         return _advanced(plan, after, now)
@@ -228,7 +228,7 @@ def children_started(plan: Plan, state: SagaState, fact: ev.ChildrenStarted, now
     step = _running(state, fact)
     if step is None or step.waits_for != "children":
         return Decision(state)
-    after = committed(state)
+    after = entered(state)
     own = plan.steps[fact.index].forward
     if isinstance(own, ev.Failure):
         # How the children run is unknown. None has been started, so the step's code requests them again.
@@ -264,7 +264,7 @@ def children_ended(plan: Plan, state: SagaState, fact: ev.ChildrenEnded, now: fl
     step = _in_wait(state, fact.index, "children")
     if step is None:
         return Decision(state)
-    after = committed(state)
+    after = entered(state)
     if fact.failure is None:
         done = replace(step, status=StepStatus.COMPLETED, result_seq=after.seq)
         return _advanced(plan, after.with_step(fact.index, done), now)
@@ -298,7 +298,7 @@ def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: fl
         postponed=True,
     )
     after = replace(
-        committed(state).with_step(fact.index, again),
+        entered(state).with_step(fact.index, again),
         status=SagaStatus.WAITING,
         recovery=state.recovery.progressed(),
         polling=Polling(fact.since, fact.looks, fact.message, fact.after, fact.retry_at, fact.redacted_by),
@@ -314,7 +314,7 @@ def _before_call(state: SagaState) -> SagaStatus:
 def not_called(state: SagaState, fact: ev.Postponed, now: float) -> SagaState:
     """Try again later with a new message, because a stored value does not fit the deployed code or cannot be read, or
     because there was no time."""
-    again = replace(committed(state), dispatch=state.dispatch + 1, not_before=fact.retry_at)
+    again = replace(entered(state), dispatch=state.dispatch + 1, not_before=fact.retry_at)
     if fact.because == ev.LATE:
         return again
     if fact.because == ev.INPUTS:
@@ -345,7 +345,7 @@ def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, 
     failed_before = step.status is StepStatus.FAILED and not fact.cause.fails_step
     if not (failed_before or called or (fact.cause.fails_step and _may_fail_uncalled(state, step, fact.cause, now))):
         return Decision(state)
-    after = replace(committed(state), status=SagaStatus.DEAD_LETTERED, dead=fact.message, polling=None)
+    after = replace(entered(state), status=SagaStatus.DEAD_LETTERED, dead=fact.message, polling=None)
     if fact.cause.fails_step:
         attempts = step.attempts.given_back() if called else step.attempts
         # A wait for a signal has begun, so it may have to be undone.
@@ -377,7 +377,7 @@ def saga_failed(plan: Plan, state: SagaState, fact: ev.SagaFailed, now: float) -
     """End FAILED."""
     if state.lease is None or next_fact(plan, state, now) != fact:
         return Decision(state)
-    return released(replace(committed(state), status=SagaStatus.FAILED))
+    return released(replace(entered(state), status=SagaStatus.FAILED))
 
 
 def redriven(plan: Plan, state: SagaState, fact: ev.SagaRetried, now: float) -> Decision:
@@ -394,7 +394,7 @@ def redriven(plan: Plan, state: SagaState, fact: ev.SagaRetried, now: float) -> 
     if children and step.timed_out:  # the failed children are started again
         again = replace(again, fan_out=replace(step.fan_out, handed_out=0))
     after = replace(
-        committed(state).with_step(state.cursor, again),
+        entered(state).with_step(state.cursor, again),
         status=SagaStatus.WAITING if children else SagaStatus.RUNNING,
         dead=None,
         dispatch=state.dispatch + 1,
@@ -408,13 +408,13 @@ def redriven(plan: Plan, state: SagaState, fact: ev.SagaRetried, now: float) -> 
     return proceed(plan, after, now)
 
 
-def recovered(plan: Plan, state: SagaState, fact: ev.SagaRecovered, now: float) -> Decision:
+def resent(plan: Plan, state: SagaState, fact: ev.MessageResent, now: float) -> Decision:
     """Send the current message again, under a new number."""
     if state.lease is None or busy(state):
         return Decision(state)
     at_once = (state.settling_since and not in_wait(state)) or (state.unread and not state.joins)
     after = replace(
-        committed(state),
+        entered(state),
         recovery=replace(state.recovery, attempts=state.recovery.attempts + 1) if fact.stall else state.recovery,
         unanswered=state.unanswered if fact.stall else fact.unanswered,
         attention=now if fact.attention else state.attention,
@@ -442,7 +442,7 @@ def recovery_exhausted(plan: Plan, state: SagaState, fact: ev.SagaRecoveryExhaus
     """Give up going forward. Undoing follows. Past the pivot, the saga waits for an operator instead."""
     if not stalled(state) or state.recovery.exhausted:
         return Decision(state)
-    return proceed(plan, replace(committed(state), recovery=replace(state.recovery, exhausted=True)), now)
+    return proceed(plan, replace(entered(state), recovery=replace(state.recovery, exhausted=True)), now)
 
 
 def resolvable(state: SagaState) -> bool:
@@ -454,7 +454,7 @@ def resolved(plan: Plan, state: SagaState, fact: ev.SagaResolved, now: float) ->
     """Take the saga off the attention list. Steps undone by hand are not undone again. PENDING steps are ignored."""
     if state.lease is None or not resolvable(state):
         return Decision(state)
-    after = committed(state)
+    after = entered(state)
     for index, step in enumerate(state.steps):
         if step.name in fact.steps and step.status is not StepStatus.PENDING:
             after = after.with_step(index, replace(step, status=StepStatus.COMPENSATED, outcome_unknown=False))

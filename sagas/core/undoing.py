@@ -8,7 +8,7 @@ from sagas.core import events as ev
 from sagas.core.commands import Decision
 from sagas.core.rules import Plan, forward, job_in_doubt, next_undo, undo_out_of_budget, undo_pending, undoable
 from sagas.core.states import Cancel, Order, Polling, Recovery, SagaState, SagaStatus, StepState, StepStatus
-from sagas.core.transitions import busy, committed, not_called, proceed, released, stalled, try_again, unreadable_part
+from sagas.core.transitions import busy, entered, not_called, proceed, released, stalled, try_again, unreadable_part
 
 
 def cancel_requested(plan: Plan, state: SagaState, fact: ev.CancelRequested, now: float) -> Decision:
@@ -17,7 +17,7 @@ def cancel_requested(plan: Plan, state: SagaState, fact: ev.CancelRequested, now
         return Decision(state)
     if state.past_pivot:
         return _forward(plan, state, now)
-    journaled = replace(committed(state), cancel=Cancel(state.cancel.at, journaled=True))
+    journaled = replace(entered(state), cancel=Cancel(state.cancel.at, journaled=True))
     return proceed(plan, journaled, now)
 
 
@@ -29,14 +29,14 @@ def saga_timed_out(plan: Plan, state: SagaState, fact: ev.SagaTimedOut, now: flo
     if state.past_pivot:
         recorded_before = state.overdue and not state.cancel.at
         return Decision(state) if recorded_before else _forward(plan, replace(state, overdue=True), now)
-    after = committed(state)
+    after = entered(state)
     passed = Cancel(state.cancel.at or now, ev.DEADLINE, journaled=True)
     return proceed(plan, replace(after, cancel=passed, error_seq=after.seq), now)
 
 
 def _forward(plan: Plan, state: SagaState, now: float) -> Decision:
     """Drop a cancel past the pivot. If no step remains, the saga has completed."""
-    after = replace(committed(state), cancel=Cancel())
+    after = replace(entered(state), cancel=Cancel())
     completed = after.cursor == len(after.steps)
     return proceed(plan, replace(after, status=SagaStatus.COMPLETED) if completed else after, now)
 
@@ -54,9 +54,10 @@ def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStar
     """Start to undo. From here on only undos run."""
     if state.lease is None or busy(state) or not _may_turn(state, fact.cause):
         return Decision(state)
-    after = replace(committed(state), cause=fact.cause, dead=None, resolution_seq=0, unreadable="", polling=None)
+    after = replace(entered(state), cause=fact.cause, dead=None, resolution_seq=0, unreadable="", polling=None)
     after = replace(after, order=_closed_order(state), not_before=0.0 if state.ended else after.not_before)
-    after, step = replace(after, recovery=state.recovery.progressed()), state.current
+    after = replace(after, recovery=state.recovery.progressed())
+    step = state.current
     turned = next_undo(plan, after, len(state.steps))
     if step is not None and step.status is StepStatus.WAITING:
         to_undo = turned.undoing and turned.cursor == state.cursor
@@ -97,7 +98,7 @@ def step_compensated(plan: Plan, state: SagaState, fact: ev.StepCompensated, now
         outcome_unknown=False,
         undo=False,
     )
-    after = replace(committed(state).with_step(fact.index, undone), recovery=state.recovery.progressed())
+    after = replace(entered(state).with_step(fact.index, undone), recovery=state.recovery.progressed())
     return proceed(plan, next_undo(plan, after, fact.index), now)
 
 
@@ -108,7 +109,7 @@ def undo_attempt_failed(plan: Plan, state: SagaState, fact: ev.CompensationAttem
         return Decision(state)
     if undo_out_of_budget(plan, state):
         return undo_failed(plan, state, ev.CompensationFailed(fact.index, fact.attempt, fact.failure), now)
-    again = committed(state).with_step(fact.index, replace(step, status=undo_pending(step)))
+    again = entered(state).with_step(fact.index, replace(step, status=undo_pending(step)))
     return proceed(plan, try_again(again, fact.retry_at, now), now)
 
 
@@ -124,7 +125,7 @@ def undo_postponed(plan: Plan, state: SagaState, fact: ev.CompensationPostponed,
         return proceed(plan, not_called(state.with_step(fact.index, step), fact, now), now)
     again = replace(step, status=undo_pending(step), undo_attempts=step.undo_attempts.excused())
     after = replace(
-        committed(state).with_step(fact.index, again),
+        entered(state).with_step(fact.index, again),
         recovery=state.recovery.progressed(),
         polling=Polling(fact.since, fact.looks, fact.message, fact.after, fact.retry_at, fact.redacted_by),
     )
@@ -136,7 +137,7 @@ def _passed(plan: Plan, state: SagaState, fact: ev.CompensationPostponed, step: 
     in_doubt = step.outcome_unknown or job_in_doubt(plan, fact.index, step)
     attempts = step.undo_attempts.given_back()
     failed = replace(step, status=StepStatus.FAILED, undo_attempts=attempts, outcome_unknown=in_doubt)
-    return next_undo(plan, committed(state).with_step(fact.index, failed), fact.index)
+    return next_undo(plan, entered(state).with_step(fact.index, failed), fact.index)
 
 
 def undo_failed(plan: Plan, state: SagaState, fact: ev.CompensationFailed, now: float) -> Decision:
@@ -146,7 +147,7 @@ def undo_failed(plan: Plan, state: SagaState, fact: ev.CompensationFailed, now: 
         return Decision(state)
     attempts = step.undo_attempts.given_back() if fact.failure.type_changed else step.undo_attempts
     failed = replace(step, status=StepStatus.COMPENSATION_FAILED, undo_attempts=attempts)
-    after = committed(state).with_step(fact.index, failed)
+    after = entered(state).with_step(fact.index, failed)
     after = replace(after, unreadable=unreadable_part(fact.failure) or after.unreadable)
     return proceed(plan, next_undo(plan, after, fact.index), now)
 
@@ -155,7 +156,7 @@ def undos_redriven(plan: Plan, state: SagaState, fact: ev.SagaRetried, now: floa
     """Run the failed undos again, each with a new budget. Successful and manual undos are not repeated."""
     if state.lease is None:
         return Decision(state)
-    after = replace(committed(state), recovery=Recovery(), resolution_seq=0, unreadable="")
+    after = replace(entered(state), recovery=Recovery(), resolution_seq=0, unreadable="")
     after = replace(after, order=_closed_order(state), retrying_undos=True)
     return proceed(plan, next_undo(plan, after, len(after.steps)), now)
 
@@ -165,7 +166,7 @@ def undoing_exhausted(plan: Plan, state: SagaState, fact: ev.SagaRecoveryExhaust
     if not stalled(state):
         return Decision(state)
     after = replace(
-        committed(state),
+        entered(state),
         recovery=replace(state.recovery, exhausted=True),
         status=SagaStatus.COMPENSATION_FAILED,
         polling=None,

@@ -26,7 +26,7 @@ from sagas.core.rules import Plan, lacks_policy, misfit, settles, waits_without_
 from sagas.core.states import DeadMessage, Lease, SagaState
 from sagas.core.transitions import send_current
 from sagas.engine.attempt.attempt import Attempt, AttemptServices, Invocation, lease_for
-from sagas.engine.attempt.course import UNCHAINED, Chain, Course, carried, correlated, onward
+from sagas.engine.attempt.course import UNCHAINED, Chain, Course, carried, correlated, next_inputs
 from sagas.engine.attempt.failures import pending_fact
 from sagas.engine.committer import Committed, EntryContext, write_contended
 from sagas.engine.ports import Gate, MessageSender, WorkSender, shut_gate
@@ -86,23 +86,25 @@ class Advancer(Struct, frozen=True):
     chain: Chain = UNCHAINED
     work: WorkSender | None = None
 
-    def message(self, message: Message, invocation: Invocation, course: Course) -> Advanced:
+    def handle(self, message: Message, invocation: Invocation, course: Course) -> Advanced:
         """Advance the saga of a message: run the code that it names, or decide what to do instead."""
         if message.saga not in self.registry:
             return self._of_another_release(message, invocation)
-        saga_type, services = self.registry.get(message.saga), self.services
+        saga_type = self.registry.get(message.saga)
+        services = self.services
         dying = DeadMessage(message.dispatch, message.hops, message.message_id)
         if message.pending_commit is not None:
             committed = self._commit_late(message, message.pending_commit, dying)
             if committed is not None:
-                return self._follow(committed, message)
+                return self._send_next(committed, message)
         gate: Gate | None = None
         code = saga_type.code(message.step, undo=message.undo)
         if code is not None:
             attempt = self.attempt(services, saga_type, message, invocation, course)
-            committed, gate = attempt.run(), attempt.shut
+            committed = attempt.run()
+            gate = attempt.shut
             if committed is not None:
-                return self._go_on(committed, message, invocation, course)
+                return self._run_on(committed, message, invocation, course)
         state = services.control.get(message.saga_id)
         if state is None:
             return self._purged(message)
@@ -161,7 +163,8 @@ class Advancer(Struct, frozen=True):
     def await_release(self, state: SagaState) -> Then | None:
         """Let a saga wait for a release with the code that it needs. Returns what to do with its message; ``None`` if
         the saga has waited long enough."""
-        plan, now = Plan((), settle=self.registry.settle), self.services.clock.now()
+        plan = Plan((), settle=self.registry.settle)
+        now = self.services.clock.now()
         if not settles(plan, state, now):
             return None
         decision = settling(plan, state, now)
@@ -169,10 +172,12 @@ class Advancer(Struct, frozen=True):
             self.services.control.mark_settling(decision.state)
         return decision.then
 
-    def _go_on(self, committed: Committed, message: Message, invocation: Invocation, course: Course) -> Advanced:
+    def _run_on(self, committed: Committed, message: Message, invocation: Invocation, course: Course) -> Advanced:
         """Run the step that a commit has claimed, then the next step, until a commit claims no step."""
         while committed.claimed:
-            state, entry, inputs = committed.state, committed.entry, message.inputs
+            state = committed.state
+            entry = committed.entry
+            inputs = message.inputs
             if entry is not None and entry.action == "StepCompleted":
                 inputs = (*inputs, carried(entry))
             course.claim(state, entry, adopted=committed.adopted)
@@ -186,12 +191,12 @@ class Advancer(Struct, frozen=True):
                 chained=True,
             )
             saga_type = self.registry.get(message.saga)
-            self.services.goes_on(message)
+            self.services.on_next_step(message)
             following = self.attempt(self.services, saga_type, message, invocation, course).run()
             if following is None:
                 raise SagaError("internal error: a step claimed by the previous commit did not run; please report it")
             committed = following
-        return self._follow(committed, message)
+        return self._send_next(committed, message)
 
     def _standing_for(self, state: SagaState, message: Message) -> Message:
         """Return the message, updated to the saga's current step. A saga that advances in a chain keeps its message,
@@ -205,20 +210,23 @@ class Advancer(Struct, frozen=True):
             return message
         return replace(message, step=step.name, index=state.cursor, undo=state.undoing, inputs=(), chained=True)
 
-    def refuse(self, message: Message, invocation: Invocation, error: Exception, course: Course) -> Advanced | None:
+    def fail_uncalled(
+        self, message: Message, invocation: Invocation, error: Exception, course: Course
+    ) -> Advanced | None:
         """Fail a message's attempt without running its code.
 
         Raises: as :meth:`message`. Returns the result; ``None`` if it may not be claimed.
         """
         saga_type = self.registry.get(message.saga)
-        committed = self.attempt(self.services, saga_type, message, invocation, course).refuse(error)
-        return None if committed is None else self._go_on(committed, message, invocation, course)
+        committed = self.attempt(self.services, saga_type, message, invocation, course).fail_uncalled(error)
+        return None if committed is None else self._run_on(committed, message, invocation, course)
 
     def advance(
         self, state: SagaState, arrival: Arrival, context: EntryContext, message: Message | None = None
     ) -> Advanced:
         """Handle an arrival that needs no step code."""
-        plan, clock = self.plan(state), self.services.clock
+        plan = self.plan(state)
+        clock = self.services.clock
         decision = decide(plan, state, arrival, clock.now())
         match decision.then:
             case Refuse(reason):
@@ -235,7 +243,7 @@ class Advancer(Struct, frozen=True):
                     with suppress(SagaError):
                         self.services.control.commit(held, structs.replace(held, lease=None), plan.stale_after)
                     raise
-                return self._follow(committed, message)
+                return self._send_next(committed, message)
             case _:
                 if decision.state.settling_since != state.settling_since:  # the saga now waits for a release
                     self.services.control.mark_settling(decision.state)
@@ -258,15 +266,22 @@ class Advancer(Struct, frozen=True):
         until = round(self.services.clock.now() + _LEASE, 3)
         return Lease(self.services.clock.new_owner(), until, until)
 
-    def _follow(self, committed: Committed, message: Message | None) -> Advanced:
+    def _send_next(self, committed: Committed, message: Message | None) -> Advanced:
         """Send the message that follows a commit. For a retry, keep the current message (rule 8)."""
-        send, keep_until = committed.send, None
+        send = committed.send
+        keep_until = None
         if send is not None and message is not None and send.dispatch == message.dispatch:
             keep_until = send.not_before
         elif send is not None:
-            inputs = message.inputs if message is not None else ()
-            self._send(committed.state, send, onward(inputs, committed.entry, committed.state.digest))
+            self._send(committed.state, send, self._next_inputs(committed, message))
         return Advanced(committed.state, None, keep_until, adopted=committed.adopted, message=message)
+
+    def _next_inputs(self, committed: Committed, message: Message | None) -> tuple[CarriedInput, ...]:
+        state = committed.state
+        if message is None or not self.carry or state.saga not in self.registry:
+            return ()
+        taken = self.registry.get(state.saga).still_taken(state)
+        return next_inputs(message.inputs, committed.entry, state.digest, taken)
 
     def _correlated(self, state: SagaState) -> SagaState:
         """Fill in the correlation id. A long id is stored only in the first entry."""
@@ -287,7 +302,7 @@ class Advancer(Struct, frozen=True):
             undo=send.undo,
             dispatch=send.dispatch,
             correlation_id=self._correlated(state).correlation_id,
-            inputs=inputs if self.carry else (),
+            inputs=inputs,
             codeless=not send.undo and waits_without_code(self.plan(state), state, send.index),
         )
         try:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import CancelArrived, ChildrenFact, ChildrenSeen, Refuse, StallNoticed
+from sagas.core.commands import CancelArrived, ChildrenFact, ChildrenSeen, Refuse, Visited
 from sagas.core.ids import child_id, parent_of
 from sagas.core.rules import ForwardPlan, next_fact, next_reading, unread_of
 from sagas.core.states import SagaState, SagaStatus, StepState
@@ -88,7 +88,8 @@ class Children(Struct, frozen=True):
                 return False
             owed = next_fact(self.advancer.plan(state), state, self._now) is not None or state.lease is not None
             if owed or not state.joins:
-                stalled, context = StallNoticed(self.advancer.lease()), _SUPERVISOR
+                stalled = Visited(self.advancer.lease())
+                context = _SUPERVISOR
                 with suppress(Fenced):
                     self.advancer.advance(state, stalled, context)
                 return False
@@ -111,7 +112,7 @@ class Children(Struct, frozen=True):
             return
         tally = self.joins.first_ends(state.saga_id, state.steps[state.cursor])
         if tally.ended >= state.steps[state.cursor].fan_out.children:
-            self._seen(state, ev.SagaRecovered(stall=False, unanswered=looks, attention=True))
+            self._seen(state, ev.MessageResent(unanswered=looks, attention=True))
 
     def _look_later(self, saga_id: str, error: Unavailable, work: Work) -> bool:
         """Mark a parent whose inputs, or whose children's results, cannot be read, and do the work later (rule 19).
@@ -146,7 +147,8 @@ class Children(Struct, frozen=True):
     def _joined(self, state: SagaState, thorough: bool) -> bool:
         """Start as many children as allowed, or end the step if all have ended. Return whether to look again."""
         step = state.steps[state.cursor]
-        fan_out, tally = step.fan_out, self.joins.first_ends(state.saga_id, step)
+        fan_out = step.fan_out
+        tally = self.joins.first_ends(state.saga_id, step)
         if tally.ended >= fan_out.children:
             return self._end(state, step)
         failed = tally.ended - tally.completed
@@ -196,7 +198,8 @@ class Children(Struct, frozen=True):
 
     def _start(self, state: SagaState, step: StepState, positions: Iterable[int]) -> None:
         declaration = self._declaration(state, step)
-        types, requests = declaration.details["types"], json.loads(declaration.payload or "[]")
+        types = declaration.details["types"]
+        requests = json.loads(declaration.payload or "[]")
         earlier = self.joins.outcomes(state.saga_id, step.name, step.round - 1, FORWARD) if step.round else {}
         correlation_id = declaration.correlation_id or state.correlation_id
         messages = list[Message]()
@@ -297,7 +300,8 @@ class Children(Struct, frozen=True):
     def _joined_results(self, state: SagaState, step: StepState, ids: Mapping[str, int]) -> EntryContext:
         """Return the entry's payload: a JSON list of the children's results, with null for a child without a result.
         ``ids``: the positions of the completed children, by id."""
-        children, journal = self.control.get_many(list(ids), consistent=True), self.advancer.services.journal
+        children = self.control.get_many(list(ids), consistent=True)
+        journal = self.advancer.services.journal
         # A child has no result if its last step failed and the child completed without that step.
         seqs = {saga_id: child.result_step.result_seq for saga_id, child in children.items()}
         by_id = journal.entries_of((saga_id, seq) for saga_id, seq in seqs.items() if seq)
@@ -310,7 +314,8 @@ class Children(Struct, frozen=True):
         hidden = {*self.advancer.registry.redaction(state.saga).hidden.get(step.name, ())}
         for entry in entries:
             hidden |= {(f"[{ids[entry.saga_id]}]" if several else EACH, *path) for path in entry.hidden}
-        texts, size = ["null"] * step.fan_out.children, 0
+        texts = ["null"] * step.fan_out.children
+        size = 0
 
         def load(entry: Entry) -> Entry:
             return self._loaded(state, step, ids[entry.saga_id], entry)
@@ -359,7 +364,9 @@ class Children(Struct, frozen=True):
         """Make all children that were handed out end: cancel children that have started, and never start the others."""
         ended = self.joins.outcomes(state.saga_id, step.name, step.round, FORWARD)
         remaining = [position for position in range(step.fan_out.handed_out) if position not in ended]
-        existing, to_wake, closed = self._existing(state, step, remaining), list[str](), False
+        existing = self._existing(state, step, remaining)
+        to_wake = list[str]()
+        closed = False
         for position in remaining:
             child = existing.get(position)
             if child is None:
@@ -376,7 +383,8 @@ class Children(Struct, frozen=True):
     def _closed(self, state: SagaState, step: StepState, position: int) -> SagaState | None:
         """Decide that a child never starts. Return the child if it has already started."""
         parent = parent_of(state, step, position)
-        saga_id, clock = child_id(state.saga_id, step.name, position, step.round), self.advancer.services.clock
+        saga_id = child_id(state.saga_id, step.name, position, step.round)
+        clock = self.advancer.services.clock
         entry = Entry(
             saga_id=saga_id,
             seq=1,
@@ -440,7 +448,8 @@ class Children(Struct, frozen=True):
     def _order(self, state: SagaState, step: StepState, thorough: bool) -> bool:
         """Order the children to undo themselves: all at once, or one by one, the last to complete first. Returns
         whether to look again."""
-        number, remaining = step.undo_attempts.made, list[tuple[float, str, ChildOutcome]]()
+        number = step.undo_attempts.made
+        remaining = list[tuple[float, str, ChildOutcome]]()
         for round_ in range(step.round + 1):
             ended = self.joins.outcomes(state.saga_id, step.name, round_, undoing(number))
             for position, outcome in self.joins.outcomes(state.saga_id, step.name, round_, FORWARD).items():
@@ -451,7 +460,8 @@ class Children(Struct, frozen=True):
         if step.fan_out.one_by_one:
             remaining = remaining[:1]
         existing = self.control.get_many([saga_id for _, saga_id, _ in remaining], consistent=True)
-        to_wake, recorded = list[str](), False
+        to_wake = list[str]()
+        recorded = False
         for _, saga_id, outcome in remaining:
             child = existing.get(saga_id)
             how = _undone_already(child, number)

@@ -38,7 +38,7 @@ class EntryContext(Struct, frozen=True):
         actor: the actor of the audit trail.
         trace_id: the trace id of the invocation.
         message: the current message. It can be dead-lettered if it is the saga's current one.
-        onward: the function that returns the lease with which the same write claims the next step, so the holder
+        next_lease: the function that returns the lease with which the same write claims the next step, so the holder
             continues. If the function or its result is ``None``, the next step waits for the next message.
         chained: whether the message was sent for another step. Then it cannot be dead-lettered or reused for a retry of
             this step.
@@ -51,7 +51,7 @@ class EntryContext(Struct, frozen=True):
     actor: str = WORKER
     trace_id: str = ""
     message: DeadMessage | None = None
-    onward: Callable[[SagaState, Send], Lease | None] | None = None
+    next_lease: Callable[[SagaState, Send], Lease | None] | None = None
     chained: bool = False
     redriven_by: str = ""
 
@@ -98,11 +98,13 @@ class Committer:
         while True:
             decision, entry, foreign = self._write(plan, state, fact, context)
             if first is None:
-                first, adopted = entry, foreign
+                first = entry
+                adopted = foreign
             if not isinstance(decision.then, Write):
                 claimed = isinstance(decision.then, Run)
                 return Committed(decision.state, decision.send, first, adopted, claimed)
-            state, fact = decision.state, decision.then.fact
+            state = decision.state
+            fact = decision.then.fact
             context = replace(context, payload=None, details={})
 
     def _write(
@@ -131,7 +133,7 @@ class Committer:
                     partial(self._control.finish, entry, state, decision.state, plan.stale_after, self._journal),
                 )
             except FlagWon as won:
-                return self._write(plan, _with_correlation(won.state, state), fact, replace(context, onward=None))
+                return self._write(plan, _with_correlation(won.state, state), fact, replace(context, next_lease=None))
             except Refused as refused:
                 occupant = self._journal.occupant(entry, refused.items.get(0))
             else:
@@ -180,19 +182,19 @@ class Committer:
             if decision.state is state:
                 raise Fenced(f"the journal contains {fact.action}, which is not possible in the saga's state")
             decision = _proven(decision, state, entry)
-        send = next_work(state, fact, decision, self._clock.now()) if context.onward else None
-        lease = context.onward(decision.state, send) if send and context.onward else None
-        onward = claimed_next(state, decision, lease) if lease else None
+        send = next_work(state, fact, decision, self._clock.now()) if context.next_lease else None
+        lease = context.next_lease(decision.state, send) if send and context.next_lease else None
+        claimed = claimed_next(state, decision, lease) if lease else None
         try:
-            if onward is None:
+            if claimed is None:
                 write_contended(self._clock, partial(self._control.commit, state, decision.state, plan.stale_after))
             elif write_contended(
-                self._clock, partial(self._control.commit_and_claim, state, onward.state, plan.stale_after)
+                self._clock, partial(self._control.commit_and_claim, state, claimed.state, plan.stale_after)
             ):
-                decision = onward
+                decision = claimed
         except FlagWon as won:
             return self._move_pointer(
-                plan, _with_correlation(won.state, state), fact, entry, replace(context, onward=None)
+                plan, _with_correlation(won.state, state), fact, entry, replace(context, next_lease=None)
             )
         self._notify(state, decision.state, fact)
         return decision
@@ -205,7 +207,7 @@ class Committer:
             # Only the current message can be dead-lettered. If the caller has another one, the current message is sent
             # again and dead-lettered when it arrives.
             current = context.message is not None and context.message.dispatch == state.dispatch
-            return structs.replace(fact, message=context.message) if current else ev.SagaRecovered(stall=False), context
+            return structs.replace(fact, message=context.message) if current else ev.MessageResent(), context
         match fact:
             case ev.WaitEnded():
                 return fact, replace(context, payload="null")
@@ -309,7 +311,8 @@ def _names_pivot(before: SagaState, after: SagaState, fact: ev.Fact) -> bool:
 
 def _proven(decision: Decision, before: SagaState, entry: Entry) -> Decision:
     """Return the decision with the control item's new hash and digest, from the entry in the slot (rule 15)."""
-    head, digest = entry.hash_after(before.head), decision.state.digest
+    head = entry.hash_after(before.head)
+    digest = decision.state.digest
     if entry.action in RESULTS:
         digest = chained(before.digest, entry.seq, entry.payload_hash)
     return structs.replace(decision, state=structs.replace(decision.state, head=head, digest=digest))

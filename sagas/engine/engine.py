@@ -78,7 +78,7 @@ class Engine:
         clients: the function that makes the clients of ``ctx.client``. Default: boto3's.
         carry: whether messages contain small results.
         chain: the steps that one invocation of this function may run in a row.
-        goes_on: called with the message of each further step that an invocation runs.
+        on_next_step: called with the message of each further step that an invocation runs.
         tracer: the object that makes spans; ``None`` if nothing is traced.
         every: seconds between two runs of the supervisor.
         callbacks: makes and reads callback URLs; ``None`` if the service has none.
@@ -94,7 +94,7 @@ class Engine:
     clients: Callable[[str], Any] | None = None
     carry: bool = True
     chain: Chain = UNCHAINED
-    goes_on: Callable[[Message], None] | None = None
+    on_next_step: Callable[[Message], None] | None = None
     tracer: Tracer | None = None
     every: float = 60.0
     callbacks: Callbacks | None = None
@@ -114,7 +114,7 @@ class Engine:
         observer: EngineObserver | None = None,
         logger: logging.Logger | None = None,
         tracer: Tracer | None = None,
-        goes_on: Callable[[Message], None] | None = None,
+        on_next_step: Callable[[Message], None] | None = None,
         attempt: MakesAttempts = Attempt,
     ) -> Self:
         """Return the parts as the environment of a Lambda function describes them."""
@@ -122,20 +122,23 @@ class Engine:
         if missing:
             raise SagaError(f"the environment lacks {', '.join(missing)}")
         usual = environment.get("SAGAS_AUTO_DISABLE")
-        classes, groups = environment["SAGAS_CLASSES"], dict[str, dict[str, str]]()
+        classes = environment["SAGAS_CLASSES"]
+        groups = dict[str, dict[str, str]]()
         if classes.startswith("@"):  # many types, listed in a file with the steps that share a queue
             path = Path(environment.get("LAMBDA_TASK_ROOT", "."), classes[1:])
             try:
                 types = json.loads(path.read_text(encoding="utf-8"))
             except FileNotFoundError:
                 raise SagaError(f"SAGAS_CLASSES names {path}, which does not exist") from None
-            classes, groups = json.dumps(types["classes"]), types["groups"]
+            classes = json.dumps(types["classes"])
+            groups = types["groups"]
         settle = float(environment.get("SAGAS_SETTLE", SETTLE))
         registry = Registry.load(classes, AutoDisable.parse(usual) if usual else None, settle)
         types = (saga.definition for saga in registry if saga.definition.has_code)
         steps = {definition.name: [step.name for step in definition.steps] for definition in types}
         routes = Routes.parse(environment["SAGAS_QUEUES"], steps, groups)
-        settings, clock = settings_from(environment), SystemClock()
+        settings = settings_from(environment)
+        clock = SystemClock()
         observing = observer or NullObserver()
         return cls(
             registry,
@@ -147,7 +150,7 @@ class Engine:
             # Payloads that are encrypted in tables and bucket must not be readable in queues.
             carry=environment.get("SAGAS_CARRY_INPUTS") != "0" and not environment.get("SAGAS_PAYLOAD_KEY"),
             chain=Chain.parse(environment.get("SAGAS_CHAIN", "")),
-            goes_on=goes_on,
+            on_next_step=on_next_step,
             tracer=tracer,
             every=float(environment.get("SAGAS_RECOVER_EVERY", 60)),
             callbacks=_callbacks(environment, settings, clock, observing),
@@ -274,7 +277,7 @@ class Engine:
             accept=lambda state, index, signal, stale: self.inbox.accept(state, index, signal, stale),
             gates=gates,
         )
-        services = services if self.goes_on is None else replace(services, goes_on=self.goes_on)
+        services = services if self.on_next_step is None else replace(services, on_next_step=self.on_next_step)
         return services if self.callbacks is None else replace(services, callback_url=self.callbacks.url)
 
     @cached_property

@@ -11,7 +11,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from sagas.authoring.definition.definition import SagaDefinition, StepDefinition, UndoDefinition, definition_of
+from sagas.authoring.definition.definition import (
+    Parameter,
+    SagaDefinition,
+    StepDefinition,
+    StepSource,
+    UndoDefinition,
+    definition_of,
+)
 from sagas.authoring.policies import AutoDisable
 from sagas.authoring.redaction import REQUEST, Redaction
 from sagas.core.events import CODE_GONE, Failure
@@ -19,7 +26,7 @@ from sagas.core.fit import Deployed, fit, gone, undo_gone
 from sagas.core.rules import ForwardPlan, Plan, StepPlan, UndoPlan
 from sagas.core.states import SagaState, StepState
 from sagas.errors import NotFound
-from sagas.store.journal.entries import hiding
+from sagas.store.journal.entries import REQUEST_SEQ, hiding
 
 
 def plan_for(definition: SagaDefinition, steps: Iterable[StepState], settle: float = 0.0) -> Plan:
@@ -131,11 +138,36 @@ class SagaType(Struct, frozen=True, dict=True):
             return step and step.undo
         return step if step.asks else None
 
+    def still_taken(self, state: SagaState) -> set[int]:
+        """Return the numbers of the entries whose payloads a step that has not ended, or an undo that may still run,
+        takes. Past the pivot, no undo of an earlier step runs unless an operator wants it."""
+        deployed = {step.name: step for step in self.definition.steps}
+        pivot = state.past_pivot
+        behind = next((index for index, step in enumerate(state.steps) if step.name == pivot), -1)
+        seqs = {step.name: step.result_seq for step in state.steps}
+        taken = set[int]()
+        for index, step in enumerate(state.steps):
+            definition = deployed.get(step.name)
+            if definition is None:
+                continue
+            parameters = list[Parameter]()
+            if index >= state.cursor and not state.undoing:
+                parameters += definition.parameters
+            if definition.undo is not None and (index <= state.cursor if state.undoing else index > behind):
+                parameters += definition.undo.parameters
+            for parameter in parameters:
+                if parameter.source is StepSource.REQUEST:
+                    taken.add(REQUEST_SEQ)
+                elif parameter.source is StepSource.RESULT:
+                    taken.add(seqs.get(parameter.step or "", 0))
+        return taken
+
     @property
     def lanes(self) -> dict[str, str]:
         """For each step without code, the step whose queue it uses: the next step with code, or else the last."""
         coded = [position for position, step in enumerate(self.definition.steps) if step.has_lane]
-        steps, lanes = self.definition.steps, dict[str, str]()
+        steps = self.definition.steps
+        lanes = dict[str, str]()
         for position, step in enumerate(steps):
             if coded and not step.has_lane:
                 after = next((other for other in coded if other > position), coded[-1])

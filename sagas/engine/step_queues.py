@@ -66,8 +66,11 @@ class StepQueues(Struct):
         """Return what the queue of a saga's current step shows about its message, which no worker has claimed."""
         name = self.queues.representative(state.saga, (state.current or state.steps[-1]).name)
         queue = self._step_queue(state.saga, name)
-        now, sent_at, mark = self.clock.now(), max(state.updated_at, state.not_before), queue.watermark
-        passed, settled = mark.passed > sent_at + _GOOD_WHILE, mark.resumed_at + _SETTLING
+        now = self.clock.now()
+        sent_at = max(state.updated_at, state.not_before)
+        mark = queue.watermark
+        passed = mark.passed > sent_at + _GOOD_WHILE
+        settled = mark.resumed_at + _SETTLING
         if mark.passed < sent_at and now < mark.noted_at + _WORKING:
             return Backlog.WAITING  # the count does not matter, because the workers still handle older messages
         if not queue.waiting or sent_at + _COUNTED < mark.empty_at:
@@ -90,7 +93,8 @@ class StepQueues(Struct):
             except NotFound:
                 waiting = 0
             watermark = self.watermarks.get(saga, step)
-            silent, empty = watermark.noted_at + _GOOD_WHILE < read_at, self.notes_empty and not waiting
+            silent = watermark.noted_at + _GOOD_WHILE < read_at
+            empty = self.notes_empty and not waiting
             if silent or empty:
                 self.watermarks.note_rest(saga, step, read_at, empty=empty, silent=silent)
             self._cached[saga, step] = _StepQueue(waiting, watermark)

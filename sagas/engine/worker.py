@@ -54,7 +54,8 @@ class Worker(Struct, frozen=True):
     def handle(self, message: Message, invocation: Invocation) -> tuple[End, Message]:
         """Handle a message, maybe in several rounds. Returns what to do with the message, and a version of the message
         that names the step that the saga has reached."""
-        services, received = self.advancer.services, message
+        services = self.advancer.services
+        received = message
         if self._failing.get(message.message_id, 0.0) > services.clock.now():
             return FailDelivery(), received
         if until := max((gate.cached_until(message) for gate in services.gates), default=0.0):
@@ -62,7 +63,7 @@ class Worker(Struct, frozen=True):
         course = Course.of(self.advancer.chain, message.step)
         for _ in range(_ROUNDS):
             try:
-                advanced = self.advancer.message(message, invocation, course)
+                advanced = self.advancer.handle(message, invocation, course)
                 message = advanced.message or message
                 end = self._end(advanced, message, invocation, course)
             except Fenced:
@@ -82,7 +83,8 @@ class Worker(Struct, frozen=True):
     def _keep(self, error: NotCommitted) -> Discard:
         """Send a message with an outcome that could not be committed, in place of the current message."""
         message = error.message
-        logger, fields = self.advancer.services.logger, {"saga_id": message.saga_id, "step": message.step}
+        logger = self.advancer.services.logger
+        fields = {"saga_id": message.saga_id, "step": message.step}
         copy = with_pending(message, error.pending) if self.advancer.carry else None
         if copy is None:
             logger.error("the outcome cannot be committed, and is too large for a message", extra=fields)
@@ -136,7 +138,7 @@ class Worker(Struct, frozen=True):
             case None:
                 return None
             case error:
-                refused = self.advancer.refuse(message, invocation, error, course)
+                refused = self.advancer.fail_uncalled(message, invocation, error, course)
                 return None if refused is None else self._end(refused, message, invocation, course)
 
     def _postponed(self, end: Postpone, message: Message, reason: str) -> Postpone:
@@ -197,7 +199,8 @@ class QueueProgress:
 
     def handled(self, message: Message) -> None:
         """Record that a message was handled, with any outcome."""
-        now, step = self._clock.now(), self._queue_of(message.saga, message.step)
+        now = self._clock.now()
+        step = self._queue_of(message.saga, message.step)
         seen = self._seen.setdefault((message.saga, step), _Seen(now))
         seen.passed = max(seen.passed, message.sent_at)
         if not seen.passed or (not seen.failing and now - seen.noted_at < BETWEEN_NOTES):

@@ -91,7 +91,8 @@ class _Commands(Struct, frozen=True):
         return False
 
     def _handle(self, record: dict[str, Any]) -> bool:
-        received, command = received_from(record, self.sources), None
+        received = received_from(record, self.sources)
+        command = None
         refusals = dict[str, None]()
         try:
             commands = commands_of(received, self.sources)
@@ -139,7 +140,8 @@ class _Commands(Struct, frozen=True):
         if _receives(record) < _RECEIVES_PER_COPY:
             self.engine.queues.delay_record(record, seconds)
             return False
-        since, sender = f"{_since(record, received):.3f}", actor_of(record, received)
+        since = f"{_since(record, received):.3f}"
+        sender = actor_of(record, received)
         attributes = {**received.kept, "since": since, "sender": sender}
         self.engine.queues.send_text(os.environ["SAGAS_COMMAND_QUEUE"], received.body, attributes, seconds)
         return True

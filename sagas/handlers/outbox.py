@@ -39,7 +39,8 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     for record in cast("list[dict[str, Any]]", records):
         with spared():
             images: Mapping[str, Any] = record.get("dynamodb", {})
-            old, new = images.get("OldImage") or None, images.get("NewImage") or None
+            old = images.get("OldImage") or None
+            new = images.get("NewImage") or None
             events += events_of_change(old, new)
             if included("steps") and new is not None and (seqs := committed_in(old, new)):
                 events += _events_of_steps(str(new["saga_id"]["S"]), seqs)

@@ -34,7 +34,8 @@ def serving(tracer: Tracer, call: Mapping[str, Any], context: Any) -> Generator[
     """Serve a call of the API in a span whose parent is the caller's span."""
     received: Mapping[str, Any] = call.get("headers") or {}
     headers = {name.lower(): value for name, value in received.items() if isinstance(value, str)}
-    method, route = str(call.get("httpMethod")), str(call.get("resource") or "")
+    method = str(call.get("httpMethod"))
+    route = str(call.get("resource") or "")
     attributes = {
         "http.request.method": method,
         "http.route": route,

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-import sagas.threads  # noqa: F401 - loaded in the init phase, so that the first attempt need not
 from sagas.authoring.policies import Exhausted
 from sagas.core.commands import Discard, FailDelivery, Postpone
 from sagas.engine.advance import MakesAttempts
@@ -35,7 +34,9 @@ _RECORD_KEYS = ("saga_id", "step", "correlation_id")
 @lru_cache(maxsize=1)
 def _engine() -> Engine:
     observer = telemetry()
-    return Engine.from_environment(os.environ, observer, observer.plain_logger, tracer(), observer.goes_on, _attempts())
+    return Engine.from_environment(
+        os.environ, observer, observer.plain_logger, tracer(), observer.on_next_step, _attempts()
+    )
 
 
 def _attempts() -> MakesAttempts:
@@ -95,7 +96,8 @@ class _Records:
                 telemetry().postponed("time", self._engine.clock.now())
                 return self._postponing.postpone(message, 0)
             self._begun = True
-            active, invocation = tracer(), self._invocation
+            active = tracer()
+            invocation = self._invocation
             if active is None:
                 end, standing = self._engine.worker.handle(message, invocation)
             else:

@@ -13,7 +13,7 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from msgspec import Struct
 
-from sagas.core.events import INPUTS, LOST, Fact, Postponed
+from sagas.core.events import INPUTS, LOST, Fact, MessageResent, Postponed, SagaRecovered, SagaRecoveryExhausted
 from sagas.core.rules import unread_of
 from sagas.core.states import SagaState, SagaStatus, StepStatus
 from sagas.core.text import iso
@@ -68,7 +68,8 @@ METRICS: Final = {
         "service",
     ),
     "RecordFailed": Metric("A message could not be handled and will be retried. Lambda counts no error."),
-    "SagaRecovered": Metric("The supervisor has taken over a stalled saga, or sent its message again."),
+    "MessageResent": Metric("A saga's message was sent again, without proof that the last one was lost."),
+    "SagaRecovered": Metric("The supervisor has revived a saga whose message was lost."),
     "SagaRecoveryExhausted": Metric("The supervisor has given up a saga that stalled too often."),
     "OldestOverdueSaga": Metric(
         "The supervisor found overdue sagas: how long the oldest has been due.", "both", MetricUnit.Seconds
@@ -147,6 +148,15 @@ class Telemetry:
             self.count(f"Saga{after.status.value.title().replace('_', '')}", after.saga)
         if listed:
             self.count("SagaNeedsAttention", after.saga)
+        match fact:
+            case SagaRecovered():
+                self.count("SagaRecovered", after.saga)
+            case MessageResent():
+                self.count("MessageResent", after.saga)
+            case SagaRecoveryExhausted():
+                self.count("SagaRecoveryExhausted", after.saga)
+            case _:
+                pass
         if isinstance(fact, Postponed) and fact.because == INPUTS and unread_of(after):
             self.measure("InputsUnread", 1)
             self.problem("inputs cannot be read", saga=after.saga, saga_id=after.saga_id)
@@ -213,7 +223,7 @@ class Telemetry:
         self._metrics.add_metric(metric, METRICS[metric].unit, value)
         self._metrics.flush_metrics()
 
-    def goes_on(self, message: Message) -> None:
+    def on_next_step(self, message: Message) -> None:
         """Set the step for later log lines, because the invocation continues with another step."""
         self.logger.append_keys(step=message.step)
 

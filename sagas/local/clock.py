@@ -47,7 +47,8 @@ class StackClock:
         self._file = files.clock.resolve()
         self._schedules = files.schedules
         clients = Clients(description.endpoint_url, description.region)
-        self._dynamodb, self._sqs = clients.client("dynamodb"), clients.client("sqs")
+        self._dynamodb = clients.client("dynamodb")
+        self._sqs = clients.client("sqs")
         self._lambda = clients.client("lambda")
 
     @property
@@ -113,7 +114,8 @@ class StackClock:
         queues = {url for steps in description.queues.values() for url in steps.values()}
         queues |= {*description.work_queues.values(), description.command_queue} - {""}
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-        end, quiet = time.monotonic() + _SETTLED_WITHIN, 0
+        end = time.monotonic() + _SETTLED_WITHIN
+        quiet = 0
         while quiet < _QUIET and time.monotonic() < end:
             attributes = (
                 self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"] for url in queues

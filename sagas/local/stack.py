@@ -72,7 +72,9 @@ def up(
             origins=settings.origins,
         )
         before = seen(settings.project) if settings.watch else {}
-        stays, clients, description = False, Clients(emulator.endpoint_url, REGION), None
+        stays = False
+        clients = Clients(emulator.endpoint_url, REGION)
+        description = None
         try:
             begins("Starting the emulator")
             emulator.wait_until_locked()

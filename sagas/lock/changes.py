@@ -51,7 +51,8 @@ class Change:
         return bool(self.effect)
 
     def __str__(self) -> str:
-        head, what = [self.saga, self.sagas or self.where], self.what
+        head = [self.saga, self.sagas or self.where]
+        what = self.what
         if self.count:
             count = f"{self.count:,} {'saga' if self.count == 1 else 'sagas'}"
             head[1] = f"{count} {self.sagas} since {day(self.since)}"
@@ -75,10 +76,12 @@ def changes(locked: Content, definitions: Iterable[SagaDefinition]) -> list[Chan
 def changes_in_flight(in_flight: Content, definitions: Iterable[SagaDefinition]) -> list[Change]:
     """Return the changes that affect the sagas of a stack. Changes that stop sagas come first. ``in_flight`` has the
     API's answer for each type, as in a file of ``sagas check --save``. ``definitions`` are the types to deploy."""
-    now, found = {definition.name: definition for definition in definitions}, list[Change]()
+    now = {definition.name: definition for definition in definitions}
+    found = list[Change]()
     children = set[str]()
     for name, answer in sorted(in_flight["types"].items()):
-        blueprints, new = answer["blueprints"], now.get(name)
+        blueprints = answer["blueprints"]
+        new = now.get(name)
         deployed = blueprints.get(answer.get("deployed"))
         unknown = sum(g["count"] for g in answer["groups"] if "request" not in blueprints[g["blueprint"]])
         if unknown:
@@ -104,12 +107,10 @@ def _of_group(
     name: str, group: Content, blueprints: Content, new: SagaDefinition | None, deployed: Content | None
 ) -> Iterator[Change]:
     """Yield the changes that affect sagas at one position."""
-    old, status, cursor, letters = (
-        blueprints[group["blueprint"]],
-        SagaStatus(group["status"]),
-        group["cursor"],
-        group["steps"],
-    )
+    old = blueprints[group["blueprint"]]
+    status = SagaStatus(group["status"])
+    cursor = group["cursor"]
+    letters = group["steps"]
     steps = [step["name"] for step in old["steps"] if not step.get("retired")]
     moving = "after" if cursor == len(steps) else "at" if letters[cursor] in "RW" else "before"
     place = f'{_PLACES.get(status, moving)} step "{steps[min(cursor, len(steps) - 1)]}"'

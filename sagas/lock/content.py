@@ -148,7 +148,8 @@ def _written(node: Any, depth: int, name: str) -> str:
     apart = depth < 3 or (depth == 3 and name in ("steps", "types"))
     if not node or not isinstance(node, dict | list) or (not apart and 2 * depth + len(name) + len(line) + 5 < _WIDTH):
         return line
-    inner, end = "\n" + "  " * (depth + 1), "\n" + "  " * depth
+    inner = "\n" + "  " * (depth + 1)
+    end = "\n" + "  " * depth
     if isinstance(node, list):
         return "[" + ",".join(inner + _written(item, depth + 1, "") for item in cast("list[Any]", node)) + end + "]"
     members = cast("Content", node)

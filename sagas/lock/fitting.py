@@ -60,7 +60,9 @@ def misfits(old: Schema, new: Schema, types: Types, path: str = "$") -> list[Mis
     if pair in types.seen:
         return []
     types = replace(types, seen=types.seen | {pair})
-    written, old, new = old, _plain(old, types.old), _plain(new, types.new)
+    written = old
+    old = _plain(old, types.old)
+    new = _plain(new, types.new)
     if not new:
         return []
     if "anyOf" in old:
@@ -158,14 +160,16 @@ def _narrower(old: Schema, new: Schema, types: Types, path: str) -> Iterator[Mis
             yield from misfits(old.get("items", {}), new["items"], types, f"{path}[]")
     # A limit can be relaxed; any other keyword must stay the same.
     for name in sorted(new.keys() - _STRUCTURAL):
-        was, now = old.get(name), new[name]
+        was = old.get(name)
+        now = new[name]
         relaxed = was is not None and ((name in _LOWER and now <= was) or (name in _UPPER and now >= was))
         if was != now and not relaxed and not (name == "minItems" and now == 0):
             yield Misfit(path, f"{name} changed from {'unlimited' if was is None else repr(was)} to {now!r}")
 
 
 def _fields(old: Schema, new: Schema, types: Types, path: str) -> Iterator[Misfit]:
-    before, after = cast("Schema", old.get("properties", {})), cast("Schema", new.get("properties", {}))
+    before = cast("Schema", old.get("properties", {}))
+    after = cast("Schema", new.get("properties", {}))
     for name in new.get("required", ()):
         if name not in before:
             yield Misfit(f"{path}.{name}", "a new field without a default")

@@ -96,7 +96,8 @@ class _Judging:
         """Whether the undo of the step may run."""
         if self.at is None:
             return True
-        status, undoing = self.at.steps[index], self.at.status in _UNDOING
+        status = self.at.steps[index]
+        undoing = self.at.status in _UNDOING
         pivots = (its for its, step in zip(self.at.steps, self.steps, strict=True) if step.get("pivot"))
         if status is StepStatus.COMPENSATED or (not undoing and StepStatus.COMPLETED in pivots):
             return False
@@ -131,11 +132,13 @@ class _Judging:
                 yield Finding(f"the undo of {_step(name)}", "it is gone", effect, todo)
 
     def _misfit(self, index: int, now: StepDefinition | None) -> tuple[str, str]:
-        name, kind = self.names[index], self.steps[index].get("waits_for", "")
+        name = self.names[index]
+        kind = self.steps[index].get("waits_for", "")
         if now is not None:
             was, is_now = ("a wait" if each in ("signal", "time") else KINDS[each] for each in (kind, now.waits_for))
             if was == is_now:
-                was, is_now = KINDS[kind], KINDS[now.waits_for]
+                was = KINDS[kind]
+                is_now = KINDS[now.waits_for]
             todo = f"Give the new step {name!r} another name, and keep the old step"
             return f"it is {is_now} now, and was {was}", todo
         return "it is gone", f"Keep step {name!r} with retired=True, or give the renamed one name={name!r}"
@@ -174,13 +177,15 @@ class _Judging:
             for misfit in misfits(self.old["request"], self.new["request"], types):
                 yield self._unreadable("request", "the request", f", {misfit.path}", misfit.what, takers)
         for index, step in enumerate(self.steps):
-            name, now = step["name"], results.get(step["name"])
+            name = step["name"]
+            now = results.get(step["name"])
             if now is None or name not in takers or not self._stored(index):
                 continue
             where = f"the result of {_step(name)}"
             for misfit in misfits(step["result"], now["result"], types):
                 yield self._unreadable(name, where, f", {misfit.path}", misfit.what, takers)
-            was, children = step.get("sagas", ()), now.get("sagas", ())
+            was = step.get("sagas", ())
+            children = now.get("sagas", ())
             if was and children and was != children:
                 what = f"children ({', '.join(was)}) are ({', '.join(children)}) now"
                 yield self._unreadable(name, where, "", what, takers)
@@ -223,7 +228,8 @@ class _Judging:
         missing = {step["name"] for step in self.old["steps"]} - {step["name"] for step in deployed["steps"]}
         for step in self.old["steps"]:
             name = step["name"]
-            was, tolerated = step.get("tolerate", 0), now.get(name, {}).get("tolerate", 0)
+            was = step.get("tolerate", 0)
+            tolerated = now.get(name, {}).get("tolerate", 0)
             if step.get("waits_for") == now.get(name, {}).get("waits_for") == "children" and tolerated < was:
                 yield Finding(_step(name), f"it tolerates {tolerated} failed children now, and tolerated {was}")
             if name in now and name in missing:

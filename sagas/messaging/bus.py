@@ -71,7 +71,8 @@ class EventBus:
             added = len(text.encode())
             if batch and (len(batch) == _MOST or size + added > LARGEST):
                 yield batch
-                batch, size = [], 0
+                batch = []
+                size = 0
             entry = {"EventBusName": self._name, "Source": self._source, "DetailType": name, "Detail": text}
             batch.append(entry)
             size += added

@@ -161,7 +161,9 @@ def received_from(record: Mapping[str, Any], sources: Mapping[str, Any]) -> Rece
     from a copy that the function has sent."""
     values: Mapping[str, Mapping[str, Any]] = record.get("messageAttributes") or {}
     texts = {name: value.get("stringValue") for name, value in values.items()}
-    body, message_id, arn = record.get("body", ""), str(record["messageId"]), str(record.get("eventSourceARN", ""))
+    body = record.get("body", "")
+    message_id = str(record["messageId"])
+    arn = str(record.get("eventSourceARN", ""))
     if arn in sources:
         return Received(body, message_id, arn, json.dumps(texts))
     copied = {name: str(text or "") for name, text in texts.items()}

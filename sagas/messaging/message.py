@@ -79,7 +79,8 @@ def redrive_attributes(attributes: Mapping[str, Any], by: str, reason: str) -> d
 
 def redriver_of(record: Mapping[str, Any]) -> tuple[str, str]:
     """Return the caller who redrove a message, and the reason. Either is empty if it is missing or invalid."""
-    by, reason = _text(record, BY), _text(record, REASON)
+    by = _text(record, BY)
+    reason = _text(record, REASON)
     usable = len(reason) <= LONGEST_REASON and not outside_xml(reason)
     return by if _PRINCIPAL.fullmatch(by) else "", reason if usable else ""
 
@@ -140,7 +141,8 @@ class _Failure(msgspec.Struct):
 
 def problems_of(pending: PendingCommit, undo: bool) -> list[Problem]:
     """Return the problems of a received report."""
-    action, kind = pending.action, FACTS.get(pending.action, Fact)
+    action = pending.action
+    kind = FACTS.get(pending.action, Fact)
     failed = kind.reports is (Reports.UNDO_FAILED if undo else Reports.STEP_FAILED)
     succeeded = kind.reports is (Reports.UNDO_SUCCEEDED if undo else Reports.STEP_SUCCEEDED)
     fits = {
@@ -340,7 +342,8 @@ def parse_record(record: Mapping[str, Any]) -> Message:
     attributes: Any = record.get("attributes") or {}
     try:
         count, sent_ms = (int(attributes.get(name, 0)) for name in ("ApproximateReceiveCount", "SentTimestamp"))
-        receives, sent_at = max(count, 1), sent_ms / 1000
+        receives = max(count, 1)
+        sent_at = sent_ms / 1000
     except (AttributeError, TypeError, ValueError, ArithmeticError):
         problem = Problem("attributes", "must have the number of receives and the time of sending")
         raise InvalidRequest("the record does not have the attributes of SQS", [problem]) from None

@@ -189,12 +189,14 @@ def _attributes_of(message: Message) -> dict[str, Any]:
 
 def _batches(messages: Sequence[Message]) -> Iterator[list[Message]]:
     """Split messages into requests, each within SQS's limits on messages and bytes."""
-    batch, size = list[Message](), 0
+    batch = list[Message]()
+    size = 0
     for message in messages:
         added = len(message.body.encode()) + _ATTRIBUTES
         if batch and (len(batch) == _BATCH or size + added > _REQUEST):
             yield batch
-            batch, size = [], 0
+            batch = []
+            size = 0
         batch.append(message)
         size += added
     if batch:

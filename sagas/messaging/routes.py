@@ -74,7 +74,9 @@ class Routes(Struct, frozen=True):
         share. If the variables have no room for ``groups``, a file contains it.
         """
         data: dict[str, Any] = json.loads(text)
-        token, shared, grouped = data["token"], data.get("shared"), data.get("groups", groups or {})
+        token = data["token"]
+        shared = data.get("shared")
+        grouped = data.get("groups", groups or {})
         queues = {
             saga: {step: derived_name(saga, shared or grouped.get(saga, {}).get(step, step), token) for step in names}
             for saga, names in steps.items()

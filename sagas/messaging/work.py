@@ -21,8 +21,10 @@ NOW = "now"
 """The queue for short, urgent work, such as ends of waits. A service has it if any of its sagas waits."""
 LOOK = "look"
 """The task of the queue ``now`` that advances one saga."""
-CHILDREN, START = "children", "start"
-"""The tasks of the queue ``now`` that advance parents and children, and that start children."""
+CHILDREN = "children"
+"""The task of the queue ``now`` that advances parents and children."""
+START = "start"
+"""The task of the same queue that starts children."""
 MOST_HOPS = 1_000
 """Maximum messages in a chain, in which each message sends the next. A longer chain is a loop: at up to five minutes
 per message, this many take three days."""

@@ -57,7 +57,8 @@ class CallbackKeys:
         self._secret_id = secret_id
         self._too_short = too_short
         self._now = now
-        self._region, self._endpoint_url = region, endpoint_url
+        self._region = region
+        self._endpoint_url = endpoint_url
         self._cache: dict[_Stage, tuple[CallbackKey | None, float]] = {}
 
     def signing(self) -> CallbackKey:
@@ -80,7 +81,8 @@ class CallbackKeys:
 
     def _get(self, stage: _Stage, freshness: float) -> CallbackKey | None:
         """Return the key of a version, read at most ``freshness`` seconds ago; during an outage, the cached key."""
-        now, cached = self._now(), self._cache.get(stage)
+        now = self._now()
+        cached = self._cache.get(stage)
         if cached is None or now - cached[1] > freshness:
             try:
                 cached = self._read(stage), now

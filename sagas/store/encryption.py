@@ -45,7 +45,8 @@ class PayloadEncryption:
 
     def __init__(self, key_id: str, region: str | None = None, endpoint_url: str | None = None) -> None:
         self._key_id = key_id
-        self._region, self._endpoint_url = region, endpoint_url
+        self._region = region
+        self._endpoint_url = endpoint_url
         self._unwrapped: OrderedDict[tuple[str, bytes], bytes] = OrderedDict()
         self._in_use: OrderedDict[str, bytes] = OrderedDict()
         self._lock = Lock()
@@ -64,7 +65,8 @@ class PayloadEncryption:
                 generated = self._client.generate_data_key(
                     KeyId=self._key_id, KeySpec="AES_256", EncryptionContext=_context(saga_id)
                 )
-            wrapped, key = bytes(generated["CiphertextBlob"]), bytes(generated["Plaintext"])
+            wrapped = bytes(generated["CiphertextBlob"])
+            key = bytes(generated["Plaintext"])
             self._keep(saga_id, wrapped, key)
         nonce = os.urandom(_NONCE)
         encrypted = _cipher(key).encrypt(nonce, text.encode(), _bound_to(saga_id, place))
@@ -79,7 +81,9 @@ class PayloadEncryption:
         except ValueError:
             raise Changed(saga_id) from None
         begin = _LENGTH + int.from_bytes(stored[:_LENGTH])
-        wrapped, nonce, encrypted = stored[_LENGTH:begin], stored[begin : begin + _NONCE], stored[begin + _NONCE :]
+        wrapped = stored[_LENGTH:begin]
+        nonce = stored[begin : begin + _NONCE]
+        encrypted = stored[begin + _NONCE :]
         with self._lock:
             key = self._unwrapped.get((saga_id, wrapped))
         if key is None:

@@ -54,8 +54,10 @@ class Inbox:
         """Put a value into the inbox and set its step's flag, in one transaction. ``stale_after``: seconds after which
         the supervisor acts on the signal if the caller dies first. Returns whether both were written. If not, neither
         was written, and the caller must read the saga again."""
-        step, place = before.steps[index], f"#steps[{index}]"
-        text, ref = self._payloads.encrypted(before.saga_id, _place(step.name, step.round), signal.payload), None
+        step = before.steps[index]
+        place = f"#steps[{index}]"
+        text = self._payloads.encrypted(before.saga_id, _place(step.name, step.round), signal.payload)
+        ref = None
         if self._payloads.is_large(text):
             text, ref = None, self._payloads.put(before.saga_id, 0, signal.salt or step.round, text)
         item = attributes_of(

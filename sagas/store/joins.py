@@ -24,7 +24,12 @@ from sagas.store.tables import StoreSettings, Tables
 
 FORWARD = "f"
 """The phase in which children first end."""
-COMPLETED, FAILED, STUCK, UNDONE, NEVER, CARRIED = "completed", "failed", "stuck", "undone", "never", "carried"
+COMPLETED = "completed"
+FAILED = "failed"
+STUCK = "stuck"
+UNDONE = "undone"
+NEVER = "never"
+CARRIED = "carried"
 """The possible outcomes of a child: COMPLETED; FAILED; COMPENSATION_FAILED; COMPENSATED or CANCELLED; never started; or
 COMPLETED in an earlier round."""
 STANDING = (COMPLETED, FAILED, STUCK)
@@ -95,13 +100,15 @@ def outcome_of(before: SagaState, after: SagaState) -> tuple[str, ChildOutcome] 
     changed = before.status is not after.status or before.order != after.order
     if after.parent is None or not after.ended or not changed:
         return None
-    parent, how = after.parent, _HOW[after.status]
+    parent = after.parent
+    how = _HOW[after.status]
     return phase_of(after), ChildOutcome(parent.position, how, after.error_seq, parent.round, after.updated_at)
 
 
 def join_writes(table: str, before: SagaState, after: SagaState) -> list[Item]:
     """Return the writes to the join for a commit that ends a child; none for any other commit."""
-    ended, parent = outcome_of(before, after), after.parent
+    ended = outcome_of(before, after)
+    parent = after.parent
     if not table or ended is None or parent is None:
         return []
     return _writes(table, parent, *ended)

@@ -148,12 +148,14 @@ class Pauses:
     def put(self, scope: Scope, pause: Pause) -> None:
         """Store a pause or its end. ``pause`` has the revision of the pause that it replaces. Raises ``Refused`` if
         another call has changed that pause since it was read."""
-        name, after = f"{_OF}{scope.text}", replace(pause, revision=self._stamp() if pause.on else "")
+        name = f"{_OF}{scope.text}"
+        after = replace(pause, revision=self._stamp() if pause.on else "")
         values: Item = {":pause": packed(_short(after))} if after.on else {}
         condition = "attribute_not_exists(#scope)"
         names = {"#scope": name}
         if pause.revision:
-            condition, names["#revision"] = "#scope.#revision = :revision", "revision"
+            condition = "#scope.#revision = :revision"
+            names["#revision"] = "revision"
             values[":revision"] = {"S": pause.revision}
         common: dict[str, Any] = {
             "TableName": self._table,

@@ -167,7 +167,8 @@ def _child_of(end: Item) -> str:
 
 
 def _has_come(end: Item, child: Item) -> bool:
-    phase, order = end["part"]["S"].partition("#")[0], number_in(child, "order")
+    phase = end["part"]["S"].partition("#")[0]
+    order = number_in(child, "order")
     if phase == FORWARD:
         return order != 0 or ("status" in child and child["status"]["S"] in ENDED)
     number = int(phase[1:])  # the number of the undo, which is negative in the child once the undo has ended
@@ -200,7 +201,9 @@ def _scan_recent(
     }
 
     def segment(number: int) -> Trimmed:
-        scanned, removed, recent = 0, 0, list[Item]()
+        scanned = 0
+        removed = 0
+        recent = list[Item]()
         for page in _pages(connection, "Scan", request | {"Segment": number}):
             if stopped.is_set():
                 break

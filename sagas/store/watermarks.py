@@ -64,7 +64,8 @@ class Watermarks:
         """Reserve ``count`` messages to send again to a step's queue in a minute, for which all environments together
         can reserve ``most``. ``minute``: the minute's number since the epoch. Returns whether they were reserved."""
         model = self._tables.watermark
-        more, first = [model.resent.set(model.resent + count)], [model.resent.set(count), model.resent_in.set(minute)]
+        more = [model.resent.set(model.resent + count)]
+        first = [model.resent.set(count), model.resent_in.set(minute)]
         room = (model.resent_in == minute) & (model.resent <= most - count)
         new_minute = model.resent_in.does_not_exist() | (model.resent_in < minute)
         for actions, condition in ((more, room), (first, new_minute)):

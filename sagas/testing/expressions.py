@@ -230,10 +230,12 @@ class _Parser:
         return apply
 
     def _addition(self) -> tuple[Path, Operand]:
-        path, operand = self.path(), self.operand()
+        path = self.path()
+        operand = self.operand()
 
         def total(item: Item, placeholders: Placeholders) -> Item:
-            before, added = _get(item, path, placeholders), operand(item, placeholders)
+            before = _get(item, path, placeholders)
+            added = operand(item, placeholders)
             if "N" in added:
                 return _sum(before or {"N": "0"}, 1, added)
             [(kind, members)] = added.items()
@@ -242,7 +244,8 @@ class _Parser:
         return path, total
 
     def _subtraction(self) -> tuple[Path, Operand]:
-        path, operand = self.path(), self.operand()
+        path = self.path()
+        operand = self.operand()
 
         def remaining(item: Item, placeholders: Placeholders) -> Item | None:
             [(kind, members)] = operand(item, placeholders).items()
@@ -299,7 +302,8 @@ def _contains(value: Any, part: Item) -> bool:
 
 
 def _compare(sign: str, left: Any, right: Any) -> bool:
-    first, second = plain(left), plain(right)
+    first = plain(left)
+    second = plain(right)
     if first is None or second is None or first[0] != second[0]:
         return sign == "<>"  # a missing value, or a value of another type, differs
     if sign in ("=", "<>"):
@@ -329,7 +333,8 @@ def projected(item: Item, request: Item) -> Item:
     """Return an item with only the attributes that a request names. If it names none, return all."""
     if "ProjectionExpression" not in request:
         return item
-    placeholders, attributes = Placeholders.of(request), Item()
+    placeholders = Placeholders.of(request)
+    attributes = Item()
     for path in _paths(request["ProjectionExpression"]):
         name, *inner = _resolve(path, placeholders)
         if inner:

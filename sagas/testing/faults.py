@@ -107,7 +107,10 @@ class Wire:
         """Reset the state, and plan the faults of a run."""
         self._plan = {point.number: point for point in points}
         self.trace.clear()
-        self.deaths, self._running, self._dead, self._outage = 0, False, False, False
+        self.deaths = 0
+        self._running = False
+        self._dead = False
+        self._outage = False
 
     @property
     def points(self) -> Plan:
@@ -118,7 +121,9 @@ class Wire:
     def process(self) -> Generator[None]:
         """Run the block as one process. Its requests count. Once the process is dead, no request is sent."""
         before = self._running, self._dead, self._outage
-        self._running, self._dead, self._outage = True, False, False
+        self._running = True
+        self._dead = False
+        self._outage = False
         try:
             yield
         except ProcessDied:
@@ -130,7 +135,8 @@ class Wire:
     @contextmanager
     def aside(self) -> Generator[None]:
         """Run the block outside of any process, to inspect the world."""
-        before, self._running = self._running, False
+        before = self._running
+        self._running = False
         try:
             yield
         finally:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition
-from sagas.core.commands import FailDelivery, Postpone, StallNoticed
+from sagas.core.commands import FailDelivery, Postpone, Visited
 from sagas.core.rules import forward, in_wait, next_fact, owed_by_time
 from sagas.core.states import SagaState, SagaStatus, StepStatus
 from sagas.engine.attempt.attempt import AttemptServices, Invocation
@@ -64,7 +64,8 @@ class SkippingClock:
         try:
             yield
         finally:
-            self._now, self._running_since = self.now(), None
+            self._now = self.now()
+            self._running_since = None
 
     def sleep(self, seconds: float) -> None:
         self._now += max(0.0, seconds)
@@ -296,7 +297,8 @@ class InProcessRun:
     def _awaited(self, state: SagaState) -> Iterator[tuple[float, int, Callable[[], bool]]]:
         """Yield the events that a saga waits for, each with its time, its priority, and the function that processes
         it."""
-        step, path = state.current, self.path(state.saga_id)
+        step = state.current
+        path = self.path(state.saga_id)
         for index, later in enumerate(state.steps):
             early = later.status is StepStatus.PENDING and self._at.get(path + later.name, timedelta()) < timedelta()
             if early and forward(state) and not later.signalled and not state.cancel.at:
@@ -328,7 +330,7 @@ class InProcessRun:
         if state.status is SagaStatus.WAITING and not in_wait(state) and owed is None:
             advancer.send_again(state, 0.0)
             return True
-        advancer.advance(state, StallNoticed(advancer.lease()), EntryContext(actor="supervisor"))
+        advancer.advance(state, Visited(advancer.lease()), EntryContext(actor="supervisor"))
         return True
 
     def _signal(self, saga_id: str, index: int) -> bool:

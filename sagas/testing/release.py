@@ -30,9 +30,11 @@ def assert_fits_release(
     """
     definitions = [definition_of(saga_class) for saga_class in saga_classes]
     if in_flight is None:
-        path, found = lock, changes(read(Path(lock)), definitions)
+        path = lock
+        found = changes(read(Path(lock)), definitions)
     else:
-        path, found = in_flight, changes_in_flight(read_in_flight(Path(in_flight)), definitions)
+        path = in_flight
+        found = changes_in_flight(read_in_flight(Path(in_flight)), definitions)
     breaking = [change for change in found if change.breaks]
     if breaking:
         advice = [*dict.fromkeys(f"{change.todo}." for change in breaking)]

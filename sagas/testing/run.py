@@ -172,7 +172,8 @@ def run(
         raise TypeError(f"settle: must be a timedelta, not {settle!r}")
     if settle < timedelta():
         raise ValueError(f"settle: must be at least 0, not {settle!r}")
-    failing, signalled = dict(fail or {}), dict(signals or {})
+    failing = dict(fail or {})
+    signalled = dict(signals or {})
     _check(definition, failing)
     _check_signals(definition, signalled, at or {})
     try:
@@ -238,14 +239,17 @@ def _check(definition: SagaDefinition, fail: Mapping[str, object]) -> None:
 def _owner(definition: SagaDefinition, path: str, parameter: str) -> tuple[SagaDefinition, str]:
     """Return the saga type that a path like ``payouts[3].pay`` leads to, and the name at the end of the path."""
     while match := _CHILD.match(path):
-        name, position, remaining = match[1], int(match[2]), match[3]
+        name = match[1]
+        position = int(match[2])
+        remaining = match[3]
         step = next((declared for declared in definition.steps if declared.name == name), None)
         if step is None or step.children is None:
             raise ValueError(f'{parameter}: {definition.name} has no step "{name}" with children')
         types = step.children.sagas
         if step.children.several and position >= len(types):
             raise ValueError(f'{parameter}: the step "{name}" has {len(types)} children, counted from 0')
-        definition, path = types[position if step.children.several else 0], remaining
+        definition = types[position if step.children.several else 0]
+        path = remaining
     return definition, path
 
 
@@ -271,7 +275,9 @@ def _check_position(process: InProcessRun, saga_id: str, path: str, parameter: s
     """Check that the child in a path like ``payouts[3].pay`` exists, if its siblings were started."""
     remaining = path
     while match := _CHILD.match(remaining):
-        name, position, remaining = match[1], int(match[2]), match[3]
+        name = match[1]
+        position = int(match[2])
+        remaining = match[3]
         own = (entry for entry in process.entries(saga_id).values() if entry.step == name)
         begun = next((entry for entry in own if entry.action == "ChildrenStarted"), None)
         total = position + 1 if begun is None else len(json.loads(begun.payload or "[]"))
@@ -285,8 +291,10 @@ def _check_position(process: InProcessRun, saga_id: str, path: str, parameter: s
 
 
 def _outcome(process: InProcessRun, definition: SagaDefinition, saga_id: str) -> Outcome:
-    state, entries = process.stored(saga_id), process.entries(saga_id)
-    error, result = entries.get(state.error_seq), definition.step(state.result_step.name).result
+    state = process.stored(saga_id)
+    entries = process.entries(saga_id)
+    error = entries.get(state.error_seq)
+    result = definition.step(state.result_step.name).result
     seqs = {step.name: step.result_seq for step in state.steps if step.result_seq}
     results = Results(
         (step.result, _stored(definition, step.name, entries[seqs[step.name]]))
@@ -334,7 +342,8 @@ def _children(process: InProcessRun, definition: SagaDefinition, saga_id: str) -
 
 def _waited(entries: Iterable[Entry]) -> dict[str, timedelta]:
     """Return how long each wait took, until its end or until the saga's undo began."""
-    began, waited = dict[str, float](), dict[str, timedelta]()
+    began = dict[str, float]()
+    waited = dict[str, timedelta]()
     for entry in entries:
         ends = entry.action in (*RESULTS, "WaitTimedOut")
         for name in [name for name in began if (ends and name == entry.step) or entry.action == "CompensationStarted"]:

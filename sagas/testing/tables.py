@@ -155,7 +155,8 @@ class MemoryTables:
     # A page
 
     def _query(self, request: Item) -> Item:
-        test, placeholders = condition(request["KeyConditionExpression"]), Placeholders.of(request)
+        test = condition(request["KeyConditionExpression"])
+        placeholders = Placeholders.of(request)
         items, order = self._searched(request)
         backwards = not request.get("ScanIndexForward", True)
         matches = [item for item in items if test(item, placeholders)]
@@ -179,7 +180,8 @@ class MemoryTables:
         last: Item = {}
         if more or len(read) < len(items):
             last = {"LastEvaluatedKey": copied({name: read[-1][name] for name in order})}
-        test, placeholders = condition(request.get("FilterExpression", "")), Placeholders.of(request)
+        test = condition(request.get("FilterExpression", ""))
+        placeholders = Placeholders.of(request)
         matches = [projected(item, request) for item in read if test(item, placeholders)]
         page: Item = {} if request.get("Select") == "COUNT" else {"Items": copied(matches)}
         return {**page, "Count": len(matches), "ScannedCount": len(read), **last}

@@ -334,7 +334,7 @@ def test_a_crowd_before_a_narrow_step_waits_in_line(on: Trials) -> None:
     for saga in sagas:
         ended = on.api.wait(saga)
         assert (ended["status"], [step["attempts"] for step in ended["steps"]]) == ("COMPLETED", [1, 1])
-        assert on.api.actions(saga).count("SagaRecovered") <= 1
+        assert on.api.actions(saga).count("MessageResent") <= 1
 
 
 def test_a_step_of_many_lease_lengths_keeps_its_lease_and_hears_of_a_cancel(on: Trials) -> None:

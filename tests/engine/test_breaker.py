@@ -329,7 +329,7 @@ def test_a_message_lost_after_it_closed_is_missed_as_soon_as_any_other(deployed:
         t.engine.recovery.run(10)
     t.run()
     assert t.status(saga_id) == "COMPLETED"
-    assert t.actions(saga_id).count("SagaRecovered") == 1
+    assert t.actions(saga_id).count("MessageResent") == 1
 
 
 def test_a_breaker_out_of_reach_holds_no_outcome_up(

@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
-from sagas.engine.attempt.course import Value, digest_of, onward, proven_inputs
+from sagas import Saga, step
+from sagas.engine.attempt.course import Value, digest_of, next_inputs, proven_inputs
 from sagas.messaging.message import CARRY_LIMIT, CarriedInput, parse_record
 from sagas.store.journal.entries import Entry, payload_hash
 from tests.engine.metering import Wire
 from tests.support.aws import HandmadeStack
 from tests.support.bench import Bench, Make
-from tests.support.sagas import LOG, Trip
+from tests.support.sagas import LOG, Order, Trip
 
 REQUEST = {"item": "train"}
+BOTH = {1, 2}
 
 
 def result(seq: int, payload: str, salt: str = "salt") -> CarriedInput:
@@ -59,15 +61,20 @@ def test_without_a_digest_nothing_is_believed() -> None:
 def test_the_next_message_brings_what_came_and_what_was_committed() -> None:
     known = (result(1, '"a"'),)
     after = (*known, result(2, '"b"'))
-    assert onward(known, committed(2, '"b"'), digest_of(after)) == after
-    assert onward(after, committed(3, None, "StepCompensated"), digest_of(after)) == after
-    assert onward((), committed(2, '"b"'), digest_of(after)) == (), "a message of a recovery has no inputs"
+    assert next_inputs(known, committed(2, '"b"'), digest_of(after), BOTH) == after
+    assert next_inputs(after, committed(3, None, "StepCompensated"), digest_of(after), BOTH) == after
+    assert next_inputs((), committed(2, '"b"'), digest_of(after), BOTH) == (), "a message of a recovery has no inputs"
+
+
+def test_what_nobody_takes_any_more_goes_by_its_hash() -> None:
+    known = (result(1, '"a"'), result(2, '"b"'))
+    assert next_inputs(known, None, digest_of(known), {2}) == (CarriedInput(1, known[0].hash), known[1])
 
 
 def test_what_is_large_goes_by_its_hash() -> None:
     large = result(2, json.dumps("x" * CARRY_LIMIT))
     known = (result(1, '"a"'), large)
-    assert onward(known, None, digest_of(known)) == (known[0], CarriedInput(2, large.hash))
+    assert next_inputs(known, None, digest_of(known), BOTH) == (known[0], CarriedInput(2, large.hash))
 
 
 # In a saga.
@@ -91,6 +98,46 @@ def test_a_saga_reads_nothing(deployed: Callable[..., Bench], wire: Wire) -> Non
     reads = [name for name in wire.names() if name in ("BatchGetItem", "Query")]
     assert reads == []
     assert w.show(saga_id)["status"] == "COMPLETED"
+
+
+class Parcel(Saga[Order], name="parcel"):
+    """Only the undo of the first step takes its result, and nothing behind the pivot takes the request."""
+
+    @step
+    def reserve(self, request: Order) -> str:
+        return "reserved"
+
+    @reserve.compensate
+    def release(self, reserve: str) -> None:
+        pass
+
+    @step
+    def weigh(self) -> int:
+        return 7
+
+    @step(pivot=True)
+    def ship(self, weigh: int) -> str:
+        return "shipped"
+
+    @step
+    def tell(self, ship: str) -> None:
+        pass
+
+
+def test_messages_bring_only_what_is_still_taken(bench: Make, wire: Wire) -> None:
+    b = bench(Parcel)
+    saga_id = b.start("parcel", REQUEST)
+    wire.requests.clear()
+    brought = dict[str, list[int]]()
+    for name in ("reserve", "weigh", "ship", "tell"):
+        [record] = b.stack.receive("parcel", name)
+        inputs = parse_record(record).inputs
+        assert [each.seq for each in inputs] == sorted({each.seq for each in inputs})
+        brought[name] = [each.seq for each in inputs if each.payload is not None]
+        b.handle("parcel", name, record)
+    assert brought == {"reserve": [1], "weigh": [2], "ship": [2, 3], "tell": [4]}
+    assert [asked for name, asked in wire.requests if name in ("BatchGetItem", "Query")] == []
+    assert b.status(saga_id) == "COMPLETED"
 
 
 def test_a_forged_input_is_read_from_the_journal(bench: Make) -> None:

@@ -30,11 +30,13 @@ _SOON = Retry.constant(max_retries=2, delay=0.5)
 _LATER = Retry.constant(max_retries=2, delay=3.0)
 
 
-def chaining(bench: Make, *sagas: type[Any], goes_on: Callable[[Message], None]) -> Bench:
+def chaining(bench: Make, *sagas: type[Any], on_next_step: Callable[[Message], None]) -> Bench:
     """A bench whose worker runs all steps in a row, and calls this before each further one."""
     b = bench(*sagas)
     settings, chain = settings_from(b.stack.environment), Chain.parse("*")
-    b.engine = Engine(b.engine.registry, settings, b.stack.routes, clock=b.clock, chain=chain, goes_on=goes_on)
+    b.engine = Engine(
+        b.engine.registry, settings, b.stack.routes, clock=b.clock, chain=chain, on_next_step=on_next_step
+    )
     return b
 
 
@@ -482,7 +484,7 @@ def test_a_step_whose_lease_expired_before_it_could_start_is_not_counted(bench: 
     def pause(message: Message) -> None:
         b.clock.advance(pauses.pop() if pauses else 0.0)
 
-    b = chaining(bench, Five, goes_on=pause)
+    b = chaining(bench, Five, on_next_step=pause)
     saga_id = b.start("five")
     b.run()
     assert (b.status(saga_id), LOG[:3]) == ("COMPLETED", ["one:1", "two:1", "three:1"])
@@ -497,7 +499,7 @@ def test_an_undo_whose_lease_expired_before_it_could_start_is_not_counted(bench:
     def pause(message: Message) -> None:
         b.clock.advance(pauses.pop(message.step, 0.0) if message.undo else 0.0)
 
-    b = chaining(bench, Five, goes_on=pause)
+    b = chaining(bench, Five, on_next_step=pause)
     FAIL["five"] = Rejected("no")
     saga_id = b.start("five")
     b.run()

@@ -505,7 +505,7 @@ def test_a_parent_whose_children_cannot_be_joined_is_listed_until_they_are(
         assert b.status(saga_id) == "WAITING"
         [listed] = b.engine.reader.attention(None, 10, None)["sagas"]
         assert listed["saga_id"] == saga_id
-        assert b.actions(saga_id).count("SagaRecovered") == 1
+        assert b.actions(saga_id).count("MessageResent") == 1
     b.run()
     assert b.status(saga_id) == "COMPLETED"
     assert b.engine.reader.attention(None, 10, None)["sagas"] == []

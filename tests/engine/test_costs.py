@@ -6,6 +6,7 @@ import importlib
 import json
 import re
 import sys
+import types
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from benchmarks.recorder import Recorder, counts_of
 from benchmarks.trips import API_SECONDS, STEP_SECONDS, TRIPS, Taken, life, named, usd_with_api
 from benchmarks.units import KILOBYTE, item_size
 from benchmarks.variants import ORDER, OURS, REFUSED
+from sagas import Saga, step
 from sagas.engine.engine import settings_from
 from sagas.engine.registry import Registry
 from sagas.handlers import api as api_handler
@@ -265,6 +267,32 @@ def test_the_index_is_written_at_start_and_end_only(deployed: Make, monkeypatch:
     assert len(seen.dues) == 2
     assert seen.dues[-1] == ""
     assert item_size(w.stack.control(saga_id)) == seen.sizes[-1]
+
+
+# What many steps cost, on docs/reference/limits.md.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("steps", "units", "size"), [(5, 1.4, 624), (50, 3.1, 2829), (200, 9.7, 10270)])
+def test_a_write_of_a_long_saga_costs_more(
+    deployed: Make, monkeypatch: pytest.MonkeyPatch, steps: int, units: float, size: int
+) -> None:
+    """The control item has 50 bytes per step, so the writes of a saga grow with the square of its steps."""
+
+    def work(self: object) -> int:
+        return 7
+
+    members: dict[str, Any] = {f"work{number:03d}": step(work) for number in range(steps)}
+    members["__module__"] = __name__
+    many = types.new_class("Many", (Saga[int],), {"name": "many"}, lambda body: body.update(members))
+    monkeypatch.setitem(globals(), "Many", many)
+    w = deployed(many, SAGAS_CHAIN="*")
+    w.release()
+    saga_id = w.start("many", 1)
+    seen = metered(w, monkeypatch)
+    w.invoke("many", "work000", remaining=800.0)
+    assert w.status(saga_id) == "COMPLETED"
+    assert (round(seen.control_units / steps, 1), max(seen.sizes)) == (units, size)
 
 
 # What a load needs, on docs/reference/limits.md.

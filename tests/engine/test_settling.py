@@ -101,7 +101,7 @@ def test_each_look_keeps_the_time_since_when_it_waits(settling: Callable[..., Be
         b.clock.advance(60)
         b.engine.recovery.run(60.0, requested=_only(saga_id))
         assert b.state(saga_id).settling_since == since
-    assert b.actions(saga_id)[-1] == "SagaRecovered"
+    assert b.actions(saga_id)[-1] == "MessageResent"
 
 
 def _only(saga_id: str) -> Any:
@@ -226,7 +226,7 @@ def test_a_value_that_the_code_cannot_read_uses_up_no_attempt(settling: Callable
     saga, state = b.show(saga_id), b.state(saga_id)
     assert (saga["status"], saga["waiting"]["kind"], state.steps[1].attempts.made) == ("RUNNING", "release", 0)
     assert "no longer matches int" in saga["waiting"]["message"]
-    assert b.actions(saga_id)[2:] == ["StepPostponed", "SagaRecovered"] * 3
+    assert b.actions(saga_id)[2:] == ["StepPostponed", "MessageResent"] * 3
     assert b.engine.breakers.waits_behind("values", "use") is None
     b.engine = b.deploy(Texts)
     b.run()

@@ -178,10 +178,10 @@ def _commits_ask_only_where_the_step_changes(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def _a_takeover_does_not_follow_with_what_is_owed(monkeypatch: pytest.MonkeyPatch) -> None:
-    key = SagaStatus.WAITING, ev.SagaRecovered
+    key = SagaStatus.WAITING, ev.MessageResent
     row = TABLE[key]
 
-    def released(plan: Plan, state: SagaState, fact: ev.SagaRecovered, now: float) -> Decision:
+    def released(plan: Plan, state: SagaState, fact: ev.MessageResent, now: float) -> Decision:
         after = row.apply(plan, state, fact, now).state
         return Decision(replace(after, lease=None))
 

@@ -210,7 +210,7 @@ def _takeover_keeps_the_token() -> Generator[None]:
 @_rule("4: a takeover fences first", Life("happy", Point(9, Fault.DIES_AFTER)))
 def _takeover_without_fence() -> Generator[None]:
     def no_fence(plan: Any, state: SagaState, now: float) -> ev.Fact:
-        return ev.SagaRecovered(stall=False)
+        return ev.MessageResent()
 
     with patch.object(arrivals, "takeover_fact", no_fence):
         yield
@@ -429,10 +429,10 @@ def _a_takeover_overlooks_signals() -> Generator[None]:
 
 @_rule("what a takeover owes follows it", Life("a_long_wait_is_taken_over", Point(134, Fault.PAUSES, 9)))
 def _a_takeover_only_releases() -> Generator[None]:
-    key = SagaStatus.WAITING, ev.SagaRecovered
+    key = SagaStatus.WAITING, ev.MessageResent
     row = automaton.TABLE[key]
 
-    def released(plan: Plan, state: SagaState, fact: ev.SagaRecovered, now: float) -> Decision:
+    def released(plan: Plan, state: SagaState, fact: ev.MessageResent, now: float) -> Decision:
         return Decision(structs.replace(row.apply(plan, state, fact, now).state, lease=None))
 
     with patch.dict(automaton.TABLE, {key: structs.replace(row, apply=released)}):
@@ -616,7 +616,7 @@ def _chains_ignore_the_cancel() -> Generator[None]:
 
 @_rule("16: a chain goes on while there is time", Life("steps_take_their_time, chained"))
 def _chains_ignore_the_time() -> Generator[None]:
-    onward = cast("Any", Attempt)._onward
+    onward = cast("Any", Attempt)._next_lease
 
     def endless(self: Any, state: SagaState, send: Send) -> Any:
         invocation = self._invocation
@@ -627,7 +627,7 @@ def _chains_ignore_the_time() -> Generator[None]:
             self._invocation = invocation
         return lease and structs.replace(lease, act_until=min(lease.act_until, round(invocation.deadline + SKEW, 3)))
 
-    with patch.object(Attempt, "_onward", endless):
+    with patch.object(Attempt, "_next_lease", endless):
         yield
 
 

@@ -17,9 +17,10 @@ from typing import Any
 from botocore import session as sessions
 from moto import mock_aws
 
+from sagas.engine.clock import SystemClock
 from tests.support.aws import REGION, HandmadeStack, LambdaContext
 from tests.support.engine import engine_of
-from tests.support.sagas import LOG, Trip
+from tests.support.sagas import Trip
 
 MADE: list[str] = []
 """The services of the clients that were made."""
@@ -42,7 +43,11 @@ def _record(body: str) -> dict[str, Any]:
         "body": body,
         "eventSource": "aws:sqs",
         "eventSourceARN": f"arn:aws:sqs:{REGION}:123456789012:queue",
-        "attributes": {"ApproximateReceiveCount": "1", "SenderId": "AIDA:ann"},
+        "attributes": {
+            "ApproximateReceiveCount": "1",
+            "SenderId": "AIDA:ann",
+            "SentTimestamp": f"{SystemClock().now() * 1000:.0f}",
+        },
         "messageAttributes": {},
     }
 
@@ -56,6 +61,13 @@ def _count_clients() -> None:
         return make(session, service, *arguments, **keywords)
 
     kind.create_client = counted
+
+
+def _forget_modules() -> None:
+    """Have the function load the library and its saga types as in a process of its own."""
+    for name in [*sys.modules]:
+        if name.partition(".")[0] == "sagas" or name == "tests.support.sagas":
+            del sys.modules[name]
 
 
 def _taken() -> list[str]:
@@ -81,6 +93,7 @@ def main(function: str, missing: str = "") -> None:
         event = {"Records": [_record(json.dumps(MESSAGES[function]))]}
     os.environ |= stack.environment | {"AWS_ACCESS_KEY_ID": "function"}
     held = os.environ.pop(missing, "")
+    _forget_modules()
     _count_clients()
     module: Any = importlib.import_module(f"sagas.handlers.{function}")
     init = _taken()
@@ -89,7 +102,13 @@ def main(function: str, missing: str = "") -> None:
         os.environ[missing] = held
     answer: dict[str, Any] = module.handler(event, LambdaContext())
     late = sorted(name for name in {*sys.modules} - loaded if name.partition(".")[0] == "sagas")
-    told = {"init": init, "first": _taken(), "late": late, "ran": LOG, "status": answer.get("statusCode")}
+    told = {
+        "init": init,
+        "first": _taken(),
+        "late": late,
+        "ran": sys.modules["tests.support.sagas"].LOG,
+        "status": answer.get("statusCode"),
+    }
     sys.stderr.write(json.dumps(told | {"failed": answer.get("batchItemFailures")}))
 
 

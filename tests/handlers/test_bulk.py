@@ -73,10 +73,10 @@ def test_a_tick_finds_what_the_queue_then_recovers(trips: Site, capsys: pytest.C
     assert trips.show(saga)["status"] == "COMPLETED"
     written = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "CloudWatchMetrics" in line]
     names = [
-        (name, line.get("saga")) for line in written for name in ("OldestOverdueSaga", "SagaRecovered") if name in line
+        (name, line.get("saga")) for line in written for name in ("OldestOverdueSaga", "MessageResent") if name in line
     ]
     of_service, of_type = ("OldestOverdueSaga", None), ("OldestOverdueSaga", "trip")
-    assert names == [of_service, of_service, of_type, ("SagaRecovered", "trip")]
+    assert names == [of_service, of_service, ("MessageResent", "trip"), of_type]
 
 
 def test_a_tick_tells_that_shards_was_lowered(

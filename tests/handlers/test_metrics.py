@@ -253,8 +253,8 @@ def test_what_was_recovered_and_what_could_not_be(site: Make, capsys: Capture, m
     report = supervisor.handler({"task": "recover", "stale_after": 0}, LambdaContext())
     assert (report["saga_ids"], report["failed"]) == ([good], 1)
     lines = written(capsys)
-    (recovered,) = [line for line in lines if "SagaRecovered" in line]
-    assert (recovered["saga"], recovered["SagaRecovered"]) == ("trip", [1.0])
+    (recovered,) = [line for line in lines if "MessageResent" in line]
+    assert (recovered["saga"], recovered["MessageResent"]) == ("trip", [1.0])
     (failed,) = [line for line in lines if "RecoveryFailed" in line]
     assert failed["RecoveryFailed"] == [1.0]
     assert failed["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [["service"]]

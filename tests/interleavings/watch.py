@@ -83,7 +83,7 @@ def wrong_write(
 
 def _stalled(entry: dict[str, Any]) -> bool:
     """Whether an entry tells of a message that was lost. What is purged tells of nothing."""
-    return entry["action"]["S"] == "SagaRecovered" and entry["details"]["M"].get("stall", {}).get("BOOL", False)
+    return entry["action"]["S"] == "SagaRecovered"
 
 
 def _never_started(stored: _Stored) -> bool:

@@ -217,7 +217,7 @@ class Cloud:
     def _entered(self, item: Item) -> None:
         saga_id, action, status = (item[name]["S"] for name in ("saga_id", "action", "status"))
         self.entries[action] += 1
-        if action == "SagaRecovered":
+        if action in ("MessageResent", "SagaRecovered"):
             self.sent_anew[saga_id] += 1
             self.stalls += item["details"]["M"]["stall"]["BOOL"]
         if status not in ("PENDING", "RUNNING", "WAITING", "COMPENSATING") and saga_id not in self.ended:

@@ -24,7 +24,7 @@ from sagas.core.commands import (
     Run,
     Send,
     SignalArrived,
-    StallNoticed,
+    Visited,
     Write,
 )
 from sagas.core.rules import Plan, undo_still_owed
@@ -160,16 +160,16 @@ class Life:
             self.deployed = self.new if self.turn % script.mixed else self.old
         if waits and script.asks and self.asked < self.now:
             self.asked = self.now
-            self.arrive(StallNoticed(self._lease(), asked=True))
+            self.arrive(Visited(self._lease(), asked=True))
         if not self.retried and ((waits and script.cancels == WAITS) or 0 <= script.cancels <= len(self.acts)):
             before = self.state
             self.arrive(CancelArrived("ada"))
             if self.state is not before:
                 self.cancelled_at = len(self.acts)
-                self.arrive(StallNoticed(self._lease()))
+                self.arrive(Visited(self._lease()))
         while self._asks_for_a_signal:
             self.arrive(SignalArrived(self.state.cursor))
-            self.arrive(StallNoticed(self._lease()))
+            self.arrive(Visited(self._lease()))
 
     @property
     def _asks_for_a_signal(self) -> bool:
@@ -189,7 +189,7 @@ class Life:
         sent = self.queued
         if sent is None:
             self.now = max(self.now + 60, state.not_before, self.due)
-            return self.arrive(StallNoticed(self._lease()))
+            return self.arrive(Visited(self._lease()))
         self.now = max(self.now, sent.not_before)
         return self.arrive(MessageArrived(sent.index, sent.undo, sent.dispatch, 0, "m", self._lease()))
 
@@ -244,7 +244,7 @@ class Life:
             fact = structs.replace(fact, until=self.now + WAIT)
         failure: ev.Failure | None = getattr(fact, "failure", None)
         error = failure.type if failure is not None and (failure.code_missing or failure.type_changed) else ""
-        if not isinstance(fact, ev.SagaRecovered):
+        if not isinstance(fact, ev.MessageResent):
             self.acts.append(Act(type(fact).__name__, getattr(fact, "index", -1), error))
             self.served.append(self.deployed is self.new)
         return decide(by, self.state, fact, self.now)

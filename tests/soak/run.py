@@ -13,7 +13,7 @@ from tests.soak.findings import Findings, findings
 from tests.soak.harbour import Harbour, harbour
 from tests.soak.lives import lives
 
-_RECOVERING = ("StepLost", "SagaRecovered", "SagaRecoveryExhausted", "SagaRetried")
+_RECOVERING = ("StepLost", "MessageResent", "SagaRecovered", "SagaRecoveryExhausted", "SagaRetried")
 _WAITING = ("WaitStarted", "SignalReceived", "WaitTimedOut", "ChildrenStarted", "ChildrenEnded")
 _PATIENCE = 120.0
 """Seconds that sagas under way get to come to rest when no more are started, and queues to run dry after them."""

@@ -19,7 +19,7 @@ from sagas.core.commands import (
     ResolveArrived,
     RetryArrived,
     Run,
-    StallNoticed,
+    Visited,
     Write,
 )
 from sagas.core.rules import ForwardPlan, Plan, StepPlan, UndoPlan, out_of_budget, undo_out_of_budget
@@ -210,7 +210,7 @@ class Walk:
             "retry": RetryArrived(held),
             "compensate": CompensateArrived(held),
             "resolve": ResolveArrived(held, "reason", "action"),
-            "stall": StallNoticed(held),
+            "stall": Visited(held),
         }
         self._carry_out(decide(PLAN, self.state, asked[how], self.now))
 

@@ -32,7 +32,7 @@ FACTS: tuple[ev.Fact, ...] = (
     ev.CancelRequested(),
     ev.SagaFailed(),
     ev.SagaRecovered(),
-    ev.SagaRecovered(stall=False, unanswered=3, attention=True),
+    ev.MessageResent(unanswered=3, attention=True),
     ev.SagaRecoveryExhausted(),
     ev.SagaRetried(),
     ev.SagaRetried("why"),

@@ -26,12 +26,12 @@ STAGES = {
 
 BUDGET = {
     "step": 70,
-    "api": 121,
-    "commands": 71,
-    "supervisor": 139,  # the task that writes the overview
-    "now": 92,
-    "bulk": 118,
-    "outbox": 73,
+    "api": 122,
+    "commands": 72,
+    "supervisor": 140,  # the task that writes the overview
+    "now": 93,
+    "bulk": 119,
+    "outbox": 74,
     "archiving": 24,
 }
 """How many modules of the library each function may load, packages included. A function loads what it runs: whoever

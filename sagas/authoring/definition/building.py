@@ -77,10 +77,12 @@ class _Builder(Struct):
 
     def check_names(self) -> None:
         """Check that the names of all steps, undos and results are valid, unique and not reserved."""
-        undos, methods = {undo.name for undo in self.members.undos.values()}, self.members.methods
+        undos = {undo.name for undo in self.members.undos.values()}
+        methods = self.members.methods
         results: dict[str, str] = {}
         for name, step in self.members.steps.items():
-            where, method = f'{self.where}: step "{name}"', methods[name]
+            where = f'{self.where}: step "{name}"'
+            method = methods[name]
             self._check_name(method, where)
             if name in _FIXED:
                 raise DefinitionError(f'{where}: the name "{name}" is reserved for a parameter of every step')
@@ -141,7 +143,8 @@ class _Builder(Struct):
             definition = self._wait(definition, step, options.wait, where)
         else:
             definition = self._step(definition, step, where)
-        undo, pivot = self.members.undos.get(name), self._pivot_before(step)
+        undo = self.members.undos.get(name)
+        pivot = self._pivot_before(step)
         self.steps.append(definition)
         if undo is None:
             return
@@ -218,7 +221,8 @@ class _Builder(Struct):
         if not signature.says_return:
             raise DefinitionError(f"{where}: add a return annotation; a step without a result returns None")
         self.check_type(signature.returns, f"{where}: the result")
-        poll_timeout, continues = step.options.poll_timeout, definition.on_exhausted is Exhausted.CONTINUE
+        poll_timeout = step.options.poll_timeout
+        continues = definition.on_exhausted is Exhausted.CONTINUE
         if poll_timeout is not None and not (
             isinstance(cast("object", poll_timeout), timedelta) and timedelta(0) < poll_timeout <= LONGEST_WAIT
         ):

@@ -63,7 +63,8 @@ def collect(cls: type[Any], where: str) -> Members:
         names: dict[int, str] = {}
         own_undos: dict[str, AnyCompensation] = {}
         for name, value in vars(base).items():
-            kind, base_kind = _kind(value), _kind(members.get(name))
+            kind = _kind(value)
+            base_kind = _kind(members.get(name))
             if base_kind is not object and kind is not base_kind:
                 raise DefinitionError(
                     f'{where}: {_word(base_kind)} "{name}": {base.__name__} replaces it with something else'

@@ -134,7 +134,8 @@ class _Compiler:
 
     def _container(self, type_: Any) -> Shape | None:
         """Return the shape of a list, tuple, set or dict, or of their abstract types; None for other types."""
-        origin, arguments = get_origin(type_) or type_, get_args(type_)
+        origin = get_origin(type_) or type_
+        arguments = get_args(type_)
         if origin is tuple:
             if get_origin(type_) is None or arguments[1:] == (...,):
                 return Array(self._item(arguments, 0), tuple, (tuple,))

@@ -98,7 +98,8 @@ class FixedArray(Shape):
     @property
     def label(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] -- the items are added later
         """The name of the type in error messages."""
-        least, most = self.required, len(self.items)
+        least = self.required
+        most = len(self.items)
         return f"an array of {most} items" if least == most else f"an array of {least} to {most} items"
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:

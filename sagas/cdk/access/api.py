@@ -213,7 +213,8 @@ class SagaApi(Construct, Part):
 
     def watch(self, alarms: Alarms) -> None:
         """Watch the function's errors and the API's 5xx responses: Lambda does not count a 5xx as an error."""
-        what, function = "The API's function", self._function
+        what = "The API's function"
+        function = self._function
         errors = alarms.watch_errors("ApiErrors", function.function, what)
         failed = self.rest_api.metric_server_error(period=FEW_MINUTES, statistic="Sum")
         failing = alarms.watch(
@@ -253,7 +254,8 @@ class _OneDocument:
     the document would delete them."""
 
     def __init__(self, service: str, api: apigateway.SpecRestApi) -> None:
-        self._service, self._api = service, api
+        self._service = service
+        self._api = api
 
     def validate(self) -> list[str]:
         kinds = (apigateway.CfnMethod, apigateway.CfnResource, apigateway.CfnGatewayResponse)
@@ -327,7 +329,9 @@ def _add_methods(
 
 def _api_options(scope: Construct, options: ServiceOptions, *, callbacks: bool) -> dict[str, Any]:
     """Return the options that both forms of an API of the service's own share."""
-    throttling, logged, form = options.throttling or Throttling(), None, None
+    throttling = options.throttling or Throttling()
+    logged = None
+    form = None
     # Public routes have their own limit, so they cannot use up the limit of the other routes.
     bound = options.callback_throttling or Throttling(rate=50, burst=100)
     apart = apigateway.MethodDeploymentOptions(
@@ -395,7 +399,8 @@ def _private_policy(options: ServiceOptions, endpoint: PrivateEndpoint, *, callb
     anyone = cast("iam.IPrincipal", iam.AnyPrincipal())
     # With the account as principal, its IAM policies decide. With an authorizer, callers are not in IAM.
     callers = cast("iam.IPrincipal", iam.AccountRootPrincipal()) if options.authorizer is None else anyone
-    actions, resources = ["execute-api:Invoke"], ["execute-api:/*"]
+    actions = ["execute-api:Invoke"]
+    resources = ["execute-api:/*"]
     routes = PUBLIC_ROUTES.items() if callbacks else ()
     public = [f"execute-api:/*/{method}/{route.replace('{token}', '*')}" for route, of in routes for method in of]
     elsewhere = {"StringNotEquals": {"aws:SourceVpce": [each.vpc_endpoint_id for each in endpoint.vpc_endpoints]}}

@@ -97,9 +97,13 @@ class Access:
         let_send: Callable[[Grantee], None],
         fitting: Fitting,
     ) -> None:
-        self._service, self._catalogue, self._queues = service, catalogue, queues
+        self._service = service
+        self._catalogue = catalogue
+        self._queues = queues
         self._options = catalogue.service_options
-        self._api, self._supervisor, self._let_send = api, supervisor, let_send
+        self._api = api
+        self._supervisor = supervisor
+        self._let_send = let_send
         self._fitting = fitting
 
     def start(self, grantee: Grantee, saga_classes: Sequence[type[Any]]) -> iam.Grant:
@@ -125,7 +129,8 @@ class Access:
         queues = [self._queues[saga.name] for saga in named if saga.has_code]
         more.append((_DEAD_LETTERS, self._letters(queues, scope, of_all=not saga_classes)))
         # One pattern per saga, because policies have no room for the names of all queues.
-        names, targets = [saga.name for saga in self._catalogue.sagas], list[str]()
+        names = [saga.name for saga in self._catalogue.sagas]
+        targets = list[str]()
         for own in queues:
             pattern = own.pattern(scope, names)
             targets += own.arns(scope) if pattern is None else [pattern]
@@ -147,7 +152,8 @@ class Access:
         return [own.arn_of_letters(scope) for own in queues]
 
     def grant(self, right: str, grantee: Grantee, saga_classes: Sequence[type[Any]]) -> iam.Grant:
-        named, mount = self._named(saga_classes), self._options.mount
+        named = self._named(saga_classes)
+        mount = self._options.mount
         mounted = mount and mount.default_method_options and mount.default_method_options.authorizer
         if self._options.authorizer or mounted:
             fault = "its API uses your own authorizer, so IAM permissions have no effect"
@@ -194,7 +200,8 @@ class Access:
 
 def allowed(grantee: Grantee, actions: Sequence[str], arns: Sequence[str]) -> list[iam.Grant]:
     """Allow actions on resources, in statements of limited length."""
-    to, parts = cast("iam.IGrantable", grantee), [arns[start : start + _ARNS] for start in range(0, len(arns), _ARNS)]
+    to = cast("iam.IGrantable", grantee)
+    parts = [arns[start : start + _ARNS] for start in range(0, len(arns), _ARNS)]
     return [iam.Grant.add_to_principal(grantee=to, actions=list(actions), resource_arns=list(part)) for part in parts]
 
 
@@ -202,7 +209,9 @@ def let_use_queues_key(key: AnyKey | None, grantee: Grantee) -> list[iam.Grant]:
     """Let a principal send to queues and receive from them, if a customer's key encrypts them."""
     if key is None:
         return []
-    to, actions, via = cast("iam.IGrantable", grantee), ["kms:Decrypt", "kms:GenerateDataKey"], via_services("sqs")
+    to = cast("iam.IGrantable", grantee)
+    actions = ["kms:Decrypt", "kms:GenerateDataKey"]
+    via = via_services("sqs")
     return [iam.Grant.add_to_principal(grantee=to, actions=actions, resource_arns=[key.key_arn], conditions=via)]
 
 

@@ -58,7 +58,8 @@ class Fitting:
     """
 
     def __init__(self, service: Construct, api_id: str) -> None:
-        self._stack, self._api_id = Stack.of(service), api_id
+        self._stack = Stack.of(service)
+        self._api_id = api_id
         self._holders: dict[str, Construct] = {}
         service.node.add_validation(cast("IValidation", self))
 

@@ -34,7 +34,8 @@ class AuditArchive(Construct, Part):
 
     def __init__(self, scope: Construct, id: str, *, shared: SharedAssets, archive: Archive) -> None:
         super().__init__(scope, id)
-        options, table = shared.options, shared.tables.audit
+        options = shared.options
+        table = shared.tables.audit
         stream = stream_of(table, f"{options.service}: archive: tables: audit", old=False)
         bucket = self._bucket(archive, options) if archive.bucket is None else archive.bucket
         self.bucket = cast("s3.IBucket", bucket)

@@ -96,7 +96,8 @@ class WorkQueue(Construct):
 
     def __init__(self, scope: Construct, id: str, *, kind: WorkKind, options: ServiceOptions) -> None:
         super().__init__(scope, id)
-        self.kind, self.name = kind, kind.name
+        self.kind = kind
+        self.name = kind.name
         name = f"Work-{kind.name}-{service_token(scope)}"
         hidden = (kind.options_in(options).timeout or kind.timeout) + _AFTER_FUNCTION
         self.queue, self.dead_letters = queue_with_letters(
@@ -121,7 +122,8 @@ class WorkFunction(SagaFunction, Part):
         also: Sequence[sqs.Queue] = (),
         counting: bool = False,
     ) -> None:
-        kind, options = work.kind, work.kind.options_in(shared.options)
+        kind = work.kind
+        options = work.kind.options_in(shared.options)
         super().__init__(
             scope,
             id,
@@ -161,7 +163,8 @@ class WorkFunction(SagaFunction, Part):
         """Watch what was given up, if there are alarms by step. Otherwise, one alarm watches all background work."""
         if not alarms.by_step:
             return
-        kind, id = self.work.kind, self.work.name.capitalize()
+        kind = self.work.kind
+        id = self.work.name.capitalize()
         section = f"{kind.name}-dead-letters"
         alarms.watch_letters(f"{id}DeadLetters", self.work.dead_letters, kind.given_up, section)
         errors = alarms.watch_errors(f"{id}Errors", self.function, f"The function that {kind.does}")

@@ -47,7 +47,8 @@ class CodeAssets:
         self.packages = packages_of(saga_classes)
         files: dict[str, Path] = {}
         for package in self.packages:
-            name, roots = package.__name__, _roots(package)
+            name = package.__name__
+            roots = _roots(package)
             for root in roots:
                 files |= names_under(root, source_files(root), name)
             if not roots:

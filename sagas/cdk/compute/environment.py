@@ -37,7 +37,8 @@ def service_environment(
     work: Mapping[str, sqs.Queue] | None = None,
 ) -> dict[str, str]:
     """Return the variables of a function that handles ``sagas``."""
-    filed, (classes, groups) = types_file(sagas, queues), _types(sagas, queues)
+    filed = types_file(sagas, queues)
+    (classes, groups) = _types(sagas, queues)
     some = next(iter(queues.values()), None)
     routes = _routes(scope, some, groups if filed is None else {}, work or {})
     own_id = service_token(scope) if some is None else some.token(scope)
@@ -112,7 +113,8 @@ def _types(
 def check_size(scope: Construct, environment: Mapping[str, str]) -> None:
     """Refuse variables that Lambda would refuse at deployment."""
     stack = Stack.of(scope)
-    stack_name, values = len(stack.stack_name), stack.resolve(environment)
+    stack_name = len(stack.stack_name)
+    values = stack.resolve(environment)
     size = sum(len(name.encode()) + _resolved_size(value, stack_name) for name, value in values.items())
     if size > _LIMIT:
         raise DefinitionError(

@@ -85,7 +85,8 @@ class SharedAssets:
         id = f"SecurityGroup-{network.vpc.node.addr[-8:]}"
         group = self.service.node.try_find_child(id)
         if group is None:
-            vpc, what = cast("ec2.IVpc", network.vpc), f"Functions of {self.options.service}"
+            vpc = cast("ec2.IVpc", network.vpc)
+            what = f"Functions of {self.options.service}"
             group = ec2.SecurityGroup(self.service, id, vpc=vpc, description=what, allow_all_outbound=True)
         return cast("ec2.SecurityGroup", group)
 
@@ -143,7 +144,8 @@ class SagaFunction(Construct):
         super().__init__(scope, id)
         options = shared.options
         network = function.network or options.network
-        architecture, runtime = function.architecture or options.architecture, function.runtime or options.runtime
+        architecture = function.architecture or options.architecture
+        runtime = function.runtime or options.runtime
         if function.snap_start and runtime.name in _WITHOUT_SNAPSHOTS:
             raise DefinitionError(f"{self.node.path}: snap_start requires Python 3.12 or newer, not {runtime.name}")
         self.role = OwnRole(self, "Role", principal=_LAMBDA, large=is_large(sends_to))
@@ -234,7 +236,9 @@ class StepGroupFunction(SagaFunction):
     """The function of a step group. It consumes the group's queue and sends to all step queues of the saga."""
 
     def __init__(self, scope: Construct, id: str, *, shared: SharedAssets, group: StepGroup) -> None:
-        saga, tables, queues = group.saga, shared.tables, shared.queues[group.saga.name]
+        saga = group.saga
+        tables = shared.tables
+        queues = shared.queues[group.saga.name]
         work = shared.work_of(saga)
         environment = service_environment(scope, tables, shared.options, {saga.name: queues}, [saga], work)
         what = "Step" if len(group.steps) == 1 else "Steps"

@@ -163,7 +163,8 @@ def _third_party(
     )
 
     def build(target: Path) -> None:
-        libraries, name = _C_LIBRARIES[_OLDER.get(python, 0) :], f"Python {python} on {architecture}"
+        libraries = _C_LIBRARIES[_OLDER.get(python, 0) :]
+        name = f"Python {python} on {architecture}"
         tags = (f"{library}_{_PLATFORMS[architecture]}" for library in libraries)
         platform = [option for tag in tags for option in ("--platform", tag)]
         platform += ["--implementation", "cp", "--python-version", python, "--only-binary=:all:"]

@@ -199,7 +199,8 @@ def allow_sweeping(role: OwnRole, bucket: s3.IBucket, prefix: str, action: str, 
     role.allow(listing)
     if action == "report":
         return
-    swept, archived = bucket.arn_for_objects(f"{prefix}*"), archive_to.arn_for_objects(f"{ARCHIVE}{prefix}*")
+    swept = bucket.arn_for_objects(f"{prefix}*")
+    archived = archive_to.arn_for_objects(f"{ARCHIVE}{prefix}*")
     _allow_objects(role, ["s3:GetObject", "s3:DeleteObject"], swept, _SWEPT)
     if action == "archive":
         # Objects keep their tags. An object over 5 GB is copied in parts, and an interrupted copy removes its parts.

@@ -38,7 +38,8 @@ def via_services(*services: str) -> dict[str, dict[str, list[str]]]:
 def private_bucket(scope: Construct, id: str, options: ServiceOptions, unlogged: str, **more: Any) -> s3.Bucket:
     """Create a bucket that blocks public access, accepts only TLS, and is encrypted like all data of the service.
     ``unlogged``: why it needs no access log by default. ``more`` are further arguments of the CDK's bucket."""
-    key, logged = options.encryption_key, options.access_logs.bucket
+    key = options.encryption_key
+    logged = options.access_logs.bucket
     bucket = s3.Bucket(
         scope,
         id,

@@ -20,7 +20,8 @@ def acknowledge_objects(role: iam.IGrantable, object_arn: str, reason: str) -> N
     principal = role if isinstance(role, iam.Role) else role.grant_principal
     if not isinstance(principal, iam.Role):
         return
-    stack, parameter = Stack.of(principal), None
+    stack = Stack.of(principal)
+    parameter = None
     if stack.nested_stack_parent:
         for token in filter(Reference.is_reference, Tokenization.reverse_string(object_arn).tokens):
             reference = cast("Reference", token)

@@ -33,7 +33,8 @@ class Catalogue:
     not go together. ``service`` is the name in messages."""
 
     def __init__(self, service: str, options: ServiceOptions) -> None:
-        self._service, self.service_options = service, options
+        self._service = service
+        self.service_options = options
         self._usual = options.function_options or FunctionOptions()
         self.sagas = [definition_of(saga_class).with_default(options.auto_disable) for saga_class in options.sagas]
         if not self.sagas:
@@ -92,7 +93,8 @@ class Catalogue:
     def _share_some(self, steps: tuple[Undoable, ...], options: FunctionOptions) -> None:
         """Give one queue and one function to steps that ``functions`` names together."""
         located = [self.locate(step) for step in steps]
-        saga, names = located[0][0] if located else self.sagas[0], tuple(name for _, name in located)
+        saga = located[0][0] if located else self.sagas[0]
+        names = tuple(name for _, name in located)
         fault = f"{self._service}: ({', '.join(names)}) cannot share a function"
         if len(set(names)) < 2 or len(set(names)) < len(names):
             raise DefinitionError(f"{fault}: name two steps or more, each once")

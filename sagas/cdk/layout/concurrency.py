@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from sagas.cdk.options.function_options import FunctionOptions
 from sagas.errors import DefinitionError
 
-_LEAST, _MOST = 2, 1_000
+_LEAST = 2
+_MOST = 1_000
 """The range of the maximum concurrency of an SQS event source mapping."""
 
 
@@ -26,7 +27,8 @@ def divided(service: str, most: int, lanes: Mapping[str, FunctionOptions]) -> di
             f"{service}: max_concurrency={most} is not enough for {len(lanes)} functions of steps: "
             f"{' and '.join(parts)}, which is {needed}"
         )
-    shares, spare = dict[str, int](), most - taken
+    shares = dict[str, int]()
+    spare = most - taken
     # A group that would get less than the minimum gets the minimum; the others divide the remainder.
     while few := [name for name, weight in weights.items() if spare * weight < _LEAST * math.fsum(weights.values())]:
         for name in few:

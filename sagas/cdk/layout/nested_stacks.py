@@ -91,7 +91,8 @@ class Layout:
 def layouts_of(scope: Construct, catalogue: Catalogue, parts: tuple[int, int]) -> list[Layout]:
     """Create the layouts of all sagas with code. Without the option ``nested_stacks``, sagas move to nested stacks only
     if the stack has no room. For ``parts``, see :func:`~sagas.cdk.layout.nested_stacks.counted`."""
-    service, nested = catalogue.service_options.service, catalogue.service_options.nested_stacks
+    service = catalogue.service_options.service
+    nested = catalogue.service_options.nested_stacks
     together, alone = counted(catalogue, parts)
     if nested is None and alone > MOST_RESOURCES:
         raise DefinitionError(
@@ -108,7 +109,8 @@ def layouts_of(scope: Construct, catalogue: Catalogue, parts: tuple[int, int]) -
 
 
 def _layout_of(scope: Construct, saga: SagaDefinition, catalogue: Catalogue, token: str, *, nested: bool) -> Layout:
-    groups, nested_queues = catalogue.groups(saga), catalogue.service_options.nested_stacks is True
+    groups = catalogue.groups(saga)
+    nested_queues = catalogue.service_options.nested_stacks is True
     in_service = (scope, f"{saga.name}-queues")
     if not nested:
         return Layout(saga, token, in_service, (Placement(scope, saga, tuple(groups), None),))

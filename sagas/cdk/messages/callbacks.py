@@ -69,7 +69,8 @@ class CallbackSecret(Construct, Part):
 
     def let_check(self, function: SagaFunction) -> None:
         """Let a function read the current and the previous key."""
-        actions, arn = ["secretsmanager:GetSecretValue"], self.secret.secret_arn
+        actions = ["secretsmanager:GetSecretValue"]
+        arn = self.secret.secret_arn
         versions = {"StringEquals": {"secretsmanager:VersionStage": ["AWSCURRENT", "AWSPREVIOUS"]}}
         function.role.allow(iam.PolicyStatement(actions=actions, resources=[arn], conditions=versions))
         function.add_variables({"SAGAS_CALLBACK_URL": self._base, "SAGAS_CALLBACK_SECRET": arn})

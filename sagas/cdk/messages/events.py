@@ -46,7 +46,8 @@ class Outbox(SagaFunction, Part):
         environment: Mapping[str, str],
         supervisor: SagaFunction,
     ) -> None:
-        tables, service = shared.tables, shared.options.service
+        tables = shared.tables
+        service = shared.options.service
         stream = stream_of(tables.sagas, f"{service}: events: tables: sagas", old=True)
         key = cast("kms.IKey | None", shared.options.encryption_key)
         # The CDK would derive the name from the construct's path, and another stack of the app may have the same path.
@@ -108,7 +109,8 @@ class Outbox(SagaFunction, Part):
         alarms.watch("EventsLate", age, late, "events-late", above=_LATE, periods=2)
         lost = "Events of sagas were not published within 23 hours."
         alarms.watch_letters("EventsLost", self.lost, lost, "events-lost")
-        unread, what = service_metric("EventNotPublished", alarms.service), "A change to a saga could not be read"
+        unread = service_metric("EventNotPublished", alarms.service)
+        what = "A change to a saga could not be read"
         alarms.watch("EventsUnread", unread, f"{what}, so no event was published for it.", "events-unread")
         if self._steps:  # otherwise many changes are no events
             stopped = "Sagas are committed, but the function that publishes events is not called."

@@ -43,8 +43,12 @@ class Integration:
         environment: Mapping[str, str],
         add: Callable[[Part], None],
     ) -> None:
-        self._service, self._catalogue, self._shared = service, catalogue, shared
-        self._supervisor, self._environment, self._add = supervisor, environment, add
+        self._service = service
+        self._catalogue = catalogue
+        self._shared = shared
+        self._supervisor = supervisor
+        self._environment = environment
+        self._add = add
         self._commands: CommandFunction | None = None
         self._outbox: Outbox | None = None
         self._senders: list[Grantee] = []

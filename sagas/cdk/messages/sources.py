@@ -122,7 +122,8 @@ class Connector:
 
     def _scheduled(self, command: Mapping[str, Any]) -> scheduler.CfnSchedule.TargetProperty:
         """Return the command queue as the target of a schedule."""
-        queue, dead_letters = self.commands.queue.queue_arn, self.commands.dead_letters.queue_arn
+        queue = self.commands.queue.queue_arn
+        dead_letters = self.commands.dead_letters.queue_arn
         # All schedules of the service share one role.
         role = cast("OwnRole | None", self.commands.node.try_find_child("SchedulerRole"))
         if role is None:
@@ -174,7 +175,8 @@ class Connector:
 
     def _free_id(self, what: str) -> str:
         base = "".join(part[:1].upper() + part[1:] for part in what.replace("_", " ").replace(".", " ").split())
-        number, id = 1, base
+        number = 1
+        id = base
         while self.service.node.try_find_child(id) is not None:
             number += 1
             id = f"{base}{number}"
@@ -193,10 +195,12 @@ class _Subscription:
     """Subscribes a queue to a topic as the CDK does, but adds no statement to the queue's policy."""
 
     def __init__(self, commands: CommandQueue, policy: IDependable | None) -> None:
-        self._commands, self._policy = commands, policy
+        self._commands = commands
+        self._policy = policy
 
     def bind(self, topic: sns.ITopic) -> sns.TopicSubscriptionConfig:
-        queue, letters = self._commands.imported, self._commands.imported_dead_letters
+        queue = self._commands.imported
+        letters = self._commands.imported_dead_letters
         usual = subscriptions.SqsSubscription(queue, dead_letter_queue=letters).bind(topic)
         return sns.TopicSubscriptionConfig(
             endpoint=usual.endpoint,

@@ -15,7 +15,8 @@ from sagas.errors import DefinitionError
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _LEAST_STORAGE = 512
-_LEAST_MAPPED, _MOST_MAPPED = 2, 1_000
+_LEAST_MAPPED = 2
+_MOST_MAPPED = 1_000
 """The range of the maximum concurrency of an SQS event source mapping."""
 
 

@@ -458,7 +458,8 @@ class ServiceOptions:
 
 def service_options(service: str, props: SagaServiceProps) -> ServiceOptions:
     """Return the options of a service, with defaults for options that are not set."""
-    allowed, options = SagaServiceProps.__annotations__, dict[str, Any](props)
+    allowed = SagaServiceProps.__annotations__
+    options = dict[str, Any](props)
     for name in props:
         if name not in allowed:
             similar = get_close_matches(name, allowed, 1) or allowed

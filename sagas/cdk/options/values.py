@@ -16,7 +16,8 @@ from constructs import Construct
 from sagas.cdk.options.checks import of_kind, within
 from sagas.errors import DefinitionError
 
-_NEWBORN_READS, _NEWBORN_WRITES = 12_000, 4_000
+_NEWBORN_READS = 12_000
+_NEWBORN_WRITES = 4_000
 """The read and write units per second of any new table. DynamoDB refuses lower values."""
 _MOST = 10_000_000
 

@@ -41,7 +41,8 @@ class ServiceDashboard(Construct):
         base_path: str,
     ) -> None:
         super().__init__(scope, id)
-        options, tables = shared.options, shared.tables
+        options = shared.options
+        tables = shared.tables
         self._service = options.service
         self._dashboard = cloudwatch.Dashboard(self, "Dashboard", default_interval=Duration.hours(12))
         heading = f"# Sagas of {options.service}\nWhat to do when an alarm fires: `{options.runbook_url}`"

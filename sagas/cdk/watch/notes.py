@@ -20,7 +20,8 @@ _NO_RETENTION = (
 def note(service: Construct, catalogue: Catalogue, placements: Iterable[Placement]) -> None:
     """Note a missing alarm topic, the cost of a missing retention, the shares of ``max_concurrency``, and step
     functions without a limit."""
-    options, notes = catalogue.service_options, Annotations.of(service)
+    options = catalogue.service_options
+    notes = Annotations.of(service)
     if options.alarm_topic is None:
         message = f"{options.service}: nobody is notified when an alarm fires; set alarm_topic"
         notes.add_warning_v2("sagas:NoAlarmTopic", message)

@@ -30,7 +30,8 @@ def watch_sagas(
     """Watch all saga types and step groups of a service. Alarms are in the stack of the functions."""
     saga_wide: dict[str, Sequence[cloudwatch.Alarm]] = {}
     for placement in placements:
-        saga, own = placement.saga, queues[placement.saga.name]
+        saga = placement.saga
+        own = queues[placement.saga.name]
         alarms = Alarms(placement.scope, placement.id_of("alarms"), waking=waking)
         if placement.saga_wide:
             saga_wide[saga.name] = _watch_saga(alarms, saga)

@@ -66,7 +66,8 @@ class Check:
 
 def explained(error: Exception, caller: str, where: str) -> tuple[str, str]:
     """Return why a request failed, and what to do about it."""
-    text, todo = text_of(error), what_to_do(error)
+    text = text_of(error)
+    todo = what_to_do(error)
     match error:
         case SagaError():
             return full_text(error), todo

@@ -82,7 +82,8 @@ class Site:
     emulated = False
 
     def __init__(self, target: Target, app: str) -> None:
-        self.target, self.app = target, app
+        self.target = target
+        self.app = app
         self._now = SystemClock().now
 
     def connect(self) -> None:
@@ -99,10 +100,12 @@ class Site:
             # A function may take as long as its timeout; all others answer at once.
             self.client = lambda name: connect(name, INVOCATION if name == "lambda" else CALLER, session=session)
         meta = self.client("cloudformation").meta
-        self.region, self.endpoint_url = meta.region_name, meta.endpoint_url
+        self.region = meta.region_name
+        self.endpoint_url = meta.endpoint_url
         self.emulated = not of_aws(self.endpoint_url, self.region)
         answer: Any = self.client("sts").get_caller_identity()
-        self.account, self.caller = str(answer["Account"]), str(answer["Arn"])
+        self.account = str(answer["Account"])
+        self.caller = str(answer["Arn"])
         self._answered: str = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
 
     @property
@@ -222,7 +225,8 @@ class Site:
         """Return the version of the CDK's bootstrap stack (0 if missing), the version that the app needs, and the
         place."""
         self.in_an_account("bootstrap stack, and needs none")
-        needed, place = self._synthesized[1], f"aws://{self.account}/{self.region}"
+        needed = self._synthesized[1]
+        place = f"aws://{self.account}/{self.region}"
         try:
             answer = self.client("ssm").get_parameter(Name="/cdk-bootstrap/hnb659fds/version")
         except ClientError as error:

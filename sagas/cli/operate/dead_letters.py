@@ -34,7 +34,8 @@ def list_dead_letters(target: Target, name: Type, limit: _Limit = 100, wide: Wid
     """List dead-lettered messages, with the attempts and the error of their steps. They stay in the queue."""
     from sagas.client.operate.dead_letters import UNKNOWN, Failure, failures_of
 
-    client, failures = target.client(), dict[str, Failure]()
+    client = target.client()
+    failures = dict[str, Failure]()
     letters = client.dead_letters(name, limit)
     try:
         failures = failures_of(client, letters)
@@ -146,7 +147,8 @@ def redrive(
     """Move dead-lettered messages back to their queues, so their sagas continue at the failed step."""
     if not saga.type:
         raise typer.BadParameter("needs TYPE", param_hint="--all")
-    name, saga_id = saga.type, saga.saga_id or None
+    name = saga.type
+    saga_id = saga.saga_id or None
     moves = target.client().redrive(name, saga_id, _report, reason=reason)
     if target.as_json:
         emit(asdict(moves))

@@ -51,11 +51,15 @@ def command_of(operation: Operation) -> Callable[..., None]:
 
 def _parameter(field: Field[Any], kind: Any) -> Parameter:
     """Return a field of a body as an option. The option of a list is repeated for each value."""
-    flags, default, help = [*field.metadata["flags"]], field.default, field.metadata["help"]
+    flags = [*field.metadata["flags"]]
+    default = field.default
+    help = field.metadata["help"]
     if kind is bool:
         flags = flags or [f"--{field.name}"]
     if field.default_factory is not MISSING:
-        kind, default, help = kind | None, None, f"{help}; repeatable"
+        kind = kind | None
+        default = None
+        help = f"{help}; repeatable"
     required = default is MISSING
     option = typer.Option(*flags, help=help, show_default=not required)
     default = Parameter.empty if required else default

@@ -52,7 +52,8 @@ def check(
     """Compare the saga types with the last release, or with a stack: can sagas in flight continue?"""
     if sum((stack is not None, local, in_flight is not None)) > 1:
         raise typer.BadParameter("only one of them", param_hint="--stack/--local/--in-flight")
-    with_stack, with_sagas = stack is not None or local, stack is not None or local or in_flight is not None
+    with_stack = stack is not None or local
+    with_sagas = stack is not None or local or in_flight is not None
     if (save is not None or ids) and not with_stack:
         raise typer.BadParameter("goes with --stack or --local", param_hint="--ids" if ids else "--save")
     if write and with_sagas:
@@ -87,7 +88,8 @@ def _with_release(
         recorded = _recorded(lock, write)
     except SagaError as error:
         fail(full_text(error))
-    differences, content = changes(recorded, definitions), content_of(definitions)
+    differences = changes(recorded, definitions)
+    content = content_of(definitions)
     cure = "is in the CDK app, and was not checked; list it in [tool.sagas] of pyproject.toml"
     warnings = [*never_retried(definitions), *(f"{name} {cure}" for name in others)]
     if write:

@@ -75,7 +75,8 @@ def listening(target: Target, port: int, *, read_only: bool = False, payloads: b
     from sagas.console.redaction import redaction_of
     from sagas.console.serving import Serving
 
-    redaction, client = redaction_of(Path.cwd(), payloads=payloads), target.client()
+    redaction = redaction_of(Path.cwd(), payloads=payloads)
+    client = target.client()
     # AWS's console does not have the traces and logs of the local stack.
     region, log_groups = (client.region, client.log_groups) if target.stack is not None else ("", [])
     links = links_of(Path.cwd(), region, log_groups)

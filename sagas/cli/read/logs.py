@@ -36,7 +36,8 @@ def logs(
     since: Annotated[Moment | None, moment(help="Only lines since TIME; by default since the saga was created")] = None,
 ) -> None:
     """Show what the functions logged about a saga: lines of the library and of ctx.logger."""
-    client, saga_id = target.client(), saga.saga_id
+    client = target.client()
+    saga_id = saga.saga_id
     # Imported late: this takes time to load, and no help text needs it.
     from sagas.engine.clock import SystemClock
 
@@ -66,7 +67,8 @@ def _print_new(target: Target, lines: list[LogLine], seen: set[tuple[Any, ...]])
         if target.as_json:
             emit(line)
             continue
-        at, fields = datetime.fromtimestamp(line["at"], UTC).strftime("%H:%M:%S.%f")[:-3], line["fields"]
+        at = datetime.fromtimestamp(line["at"], UTC).strftime("%H:%M:%S.%f")[:-3]
+        fields = line["fields"]
         if "message" not in fields:
             say(f"{at} {plain(line['message'])}")
             continue

@@ -33,7 +33,8 @@ def top(
     watching: Annotated[bool, typer.Option("--watch", help="Repeat every 30 s until Ctrl-C")] = False,
 ) -> None:
     """Show how many sagas there are by type and status, starts and ends per minute, and waiting messages."""
-    client, begin = target.client(), since and since.at(target.now())
+    client = target.client()
+    begin = since and since.at(target.now())
     stats = client.stats(name, since=begin)
     if not watching:
         emit(stats) if target.as_json else display(_page(stats))

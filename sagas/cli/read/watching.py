@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from sagas.client import SagaClient, SagaView
 
 Watch = Annotated[bool, typer.Option("--watch", help="Show the steps until the saga ends or needs an operator")]
-_NOT_COMPLETED, _IN_FLIGHT, _INTERRUPTED = 3, 4, 130
+_NOT_COMPLETED = 3
+_IN_FLIGHT = 4
+_INTERRUPTED = 130
 """Exit codes."""
 
 
@@ -34,7 +36,9 @@ def watch(target: Target, client: SagaClient, saga: SagaView, timeout: float | N
     redrawn. Elsewhere, each change is a line. With ``--json``, only the end is printed."""
     from rich.live import Live
 
-    console, as_json, lines = screen(), target.as_json, _Lines(target.now)
+    console = screen()
+    as_json = target.as_json
+    lines = _Lines(target.now)
     live = Live(console=console, auto_refresh=False) if console.is_terminal and not as_json else None
 
     def show(changed: SagaView) -> None:

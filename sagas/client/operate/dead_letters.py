@@ -231,7 +231,8 @@ class DeadLetterQueue:
         through a long queue could move it again and again."""
         moved: list[DeadLetter] = []
         remaining: list[DeadLetter] = []
-        resumed, began = set[str](), iso(SystemClock().now())
+        resumed = set[str]()
+        began = iso(SystemClock().now())
         with QueueWalk(self._sqs, self._url, on_progress) as walk:
             for message in walk.messages():
                 letter = _read(message)
@@ -288,7 +289,8 @@ def _without_payloads(text: str, body: Any) -> str:
     """Return a body with ``***`` in place of all payloads and of texts that may quote them, because the types that mark
     secrets are not known here."""
     fields = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
-    inputs, commit = fields.get("inputs"), fields.get("commit")
+    inputs = fields.get("inputs")
+    commit = fields.get("commit")
     view = dict(fields)
     if isinstance(inputs, list):
         view["inputs"] = [_without_payload(entry) for entry in cast("list[Any]", inputs)]
@@ -347,7 +349,8 @@ def _read(message: Mapping[str, Any]) -> DeadLetter:
     else:
         text = _without_payloads(message["Body"], body)
     fields = {**fields, **attributes}
-    dispatch, hops = fields.get("dispatch"), fields.get("hops", 0)
+    dispatch = fields.get("dispatch")
+    hops = fields.get("hops", 0)
     system: Mapping[str, str] = message.get("Attributes", {})
     return DeadLetter(
         saga=str(fields.get("saga", "")),

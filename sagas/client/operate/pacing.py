@@ -44,8 +44,11 @@ def paced(
     five run at a time, so a service that is out of reach gets only five. ``clock`` is a monotonic clock in seconds, and
     ``sleep`` blocks for a number of seconds."""
     together = min(_MOST_AT_ONCE, math.ceil(rate * _CALL))
-    running, reason, due = deque[Future[R]](), "", clock()
-    in_a_row, room = 0, min(together, STOP_AFTER)
+    running = deque[Future[R]]()
+    reason = ""
+    due = clock()
+    in_a_row = 0
+    room = min(together, STOP_AFTER)
 
     def take() -> None:
         nonlocal in_a_row, room

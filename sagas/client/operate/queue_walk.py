@@ -58,7 +58,9 @@ class QueueWalk:
 
     def messages(self, limit: int | None = None) -> Iterator[Received]:
         """Yield each message once, until SQS returns no message, or only messages that were yielded before."""
-        began, again, looked = self._clock(), 0, 0
+        began = self._clock()
+        again = 0
+        looked = 0
         while (limit is None or looked < limit) and again <= _ROUNDS * len(self._seen):
             hold = min(max(_HOLD, 2 * (self._clock() - began)), _LONGEST_HOLD)
             with translated("SQS", quoted=True):

@@ -116,7 +116,8 @@ class SupervisorCalls(Calls):
             else:
                 # Take the counts and examples of both reports, and the state of the second report.
                 sums = {count: total[count] + report[count] for count in _COUNTS}
-                room, samples = _MOST_SAMPLES, cast("dict[str, list[str]]", {})
+                room = _MOST_SAMPLES
+                samples = cast("dict[str, list[str]]", {})
                 for kind in _KINDS:
                     names = [*total["sample"].get(kind, ()), *report["sample"].get(kind, ())][:room]
                     room -= len(names)

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from sagas.core.text import iso, moment
 
-NAMES, WIDTH, LANE, GAP = 190, 1000, 44, 12
+NAMES = 190
+WIDTH = 1000
+LANE = 44
+GAP = 12
 """In units of the drawing: the width of the names, the whole width, the height of a row, and the margin of a row."""
 COUNT = 48
 """The number of bars in a row."""
@@ -47,21 +50,24 @@ class Bars:
 def bars(happened: Mapping[str, Sequence[float]], begin: float, end: float) -> Bars:
     """Return the bar chart of a span of time. ``happened`` has the times of events in epoch seconds, by kind. Times
     outside the span are ignored."""
-    size, wide = (end - begin) / COUNT, (WIDTH - NAMES) / COUNT
+    size = (end - begin) / COUNT
+    wide = (WIDTH - NAMES) / COUNT
     lanes = list[Lane]()
     for number, (name, times) in enumerate(happened.items()):
         counts = [0] * COUNT
         for at in times:
             if begin <= at < end:
                 counts[min(int((at - begin) / size), COUNT - 1)] += 1
-        top, most = number * LANE, max(counts)
+        top = number * LANE
+        most = max(counts)
         found = list[ChartBar]()
         for index, count in enumerate(counts):
             if not count:
                 continue
             height = round((LANE - GAP) * count / most, 1)
             title = f"{name}: {count} from {moment(iso(begin + index * size))}"
-            x, y = round(NAMES + index * wide, 1), round(top + LANE - height, 1)
+            x = round(NAMES + index * wide, 1)
+            y = round(top + LANE - height, 1)
             found.append(ChartBar(x, y, round(wide - 2, 1), height, title))
         lanes.append(Lane(name, top, sum(counts), most, tuple(found)))
     return Bars(len(lanes) * LANE + 2, tuple(lanes))

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-WIDTH, HEIGHT, _GAP, _EDGE = 190, 48, 56, 8
+WIDTH = 190
+HEIGHT = 48
+_GAP = 56
+_EDGE = 8
 _LONGEST = 22
 """A box has room for this many characters."""
 _UNDOS = {"COMPENSATED": "DONE", "COMPENSATING": "RUNNING", "COMPENSATION_FAILED": "FAILED"}
@@ -49,10 +52,13 @@ class Graph:
 
 def graph(steps: Sequence[Mapping[str, Any]], undos: Mapping[str, str | None], misfit: str = "") -> Graph:
     """Return the drawing of a saga's steps. ``misfit`` names the step that does not fit the deployed code, if any."""
-    boxes, arrows, below = list[Box](), list[Arrow](), list[Box]()
+    boxes = list[Box]()
+    arrows = list[Arrow]()
+    below = list[Box]()
     lower = _EDGE + HEIGHT + _GAP // 2
     for index, step in enumerate(steps):
-        x, status = _EDGE + index * (WIDTH + _GAP), step["status"]
+        x = _EDGE + index * (WIDTH + _GAP)
+        status = step["status"]
         more = f" x{step['attempts']}" if step["attempts"] > 1 and status not in _UNDOS else ""
         text = ("pivot, " if step.get("pivot") else "") + status.replace("_", " ").lower() + more
         text += ", does not fit" if step["name"] == misfit else ""

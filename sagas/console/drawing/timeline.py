@@ -8,7 +8,10 @@ from typing import Any
 
 from sagas.core.text import end_of, epoch, span
 
-NAMES, WIDTH, LANE, TOP = 150, 1000, 34, 26
+NAMES = 150
+WIDTH = 1000
+LANE = 34
+TOP = 26
 """In units of the drawing: the width of the names, the whole width, the height of a lane, and that of the scale."""
 _THINNEST = 3.0
 _TICKS = 7
@@ -92,14 +95,16 @@ def timeline(saga: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], now:
     end = max([epoch(end_of(saga)), *(each.end for each in stretches), begin + 0.001])
     begin = min([begin, *(each.begin for each in stretches)])
     scale = (WIDTH - NAMES - 10) / (end - begin)
-    bars, rows = list[Bar](), list[Row]()
+    bars = list[Bar]()
+    rows = list[Row]()
     for stretch in sorted(stretches, key=lambda each: (each.begin, each.end)):
         undo = stretch.kind.startswith("undo")
         x = NAMES + (stretch.begin - begin) * scale
         width = min(max((stretch.end - stretch.begin) * scale, _THINNEST), WIDTH - x)
         y = TOP + names.index(stretch.step) * LANE + (17 if undo else 4)
         what = f"attempt {stretch.attempt}: {WORDS[stretch.kind]}" if stretch.attempt else WORDS[stretch.kind]
-        took, height = span(stretch.end - stretch.begin), 10 if undo else 13
+        took = span(stretch.end - stretch.begin)
+        height = 10 if undo else 13
         bars.append(Bar(round(x, 1), y, round(width, 1), height, stretch.kind, f"{stretch.step}, {what}, {took}"))
         rows.append(Row(stretch.step, what, span(stretch.begin - begin), took))
     size = next((each for each in _SIZES if (end - begin) / each <= _TICKS), (end - begin) / _TICKS)
@@ -120,9 +125,13 @@ def timeline(saga: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], now:
 
 
 def _stretches(entries: Sequence[Mapping[str, Any]], names: set[str]) -> list[_Stretch]:
-    stretches, waits, due = list[_Stretch](), dict[str, float](), dict[str, float]()
+    stretches = list[_Stretch]()
+    waits = dict[str, float]()
+    due = dict[str, float]()
     for entry in entries:
-        step, action, at = entry["step"], entry["action"], epoch(entry["at"])
+        step = entry["step"]
+        action = entry["action"]
+        at = epoch(entry["at"])
         if step not in names:
             continue
         details: dict[str, Any] = entry.get("details") or {}

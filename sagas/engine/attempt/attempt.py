@@ -47,6 +47,7 @@ from sagas.store.connection import Changed
 from sagas.store.control.control import ControlItems
 from sagas.store.journal.entries import WORKER, details_of, hiding
 from sagas.store.journal.journal import Journal
+from sagas.threads import OVERTIME
 
 if TYPE_CHECKING:
     from sagas.store.inbox import SentSignal
@@ -70,7 +71,7 @@ class AttemptServices(Struct, frozen=True):
     Args:
         delay: the function that makes a message return after some seconds if its worker dies.
         connect: the function that makes the clients of ``ctx.client``.
-        goes_on: called with the message of each further step that an invocation runs.
+        on_next_step: called with the message of each further step that an invocation runs.
         callback_url: the function that makes the URL of a public wait, from saga, id and step.
         accept: the function that puts a signal into the inbox, as ``sagas.store.inbox.Inbox`` does.
         gates: the gates that may refuse a claim, in order.
@@ -84,7 +85,7 @@ class AttemptServices(Struct, frozen=True):
     logger: logging.Logger
     delay: Callable[[Message, float], None] = lambda message, seconds: None
     connect: Callable[[str], Any] | None = None
-    goes_on: Callable[[Message], None] = lambda message: None
+    on_next_step: Callable[[Message], None] = lambda message: None
     callback_url: Callable[[str, str, str], str] = _no_callbacks
     accept: Callable[[SagaState, int, SentSignal, float], bool] = lambda state, index, signal, stale_after: False
     gates: Gates = ()
@@ -189,7 +190,7 @@ class Attempt:
             self._delay_until_after(lease_end)
         return held
 
-    def refuse(self, error: Exception) -> Committed | None:
+    def fail_uncalled(self, error: Exception) -> Committed | None:
         """Fail the attempt without running its code.
 
         Returns and raises the same as :meth:`run`.
@@ -198,7 +199,9 @@ class Attempt:
         return None if held is None else self.fail(held, error)
 
     def _take(self) -> SagaState | None:
-        message, clock, control = self._message, self._services.clock, self._services.control
+        message = self._message
+        clock = self._services.clock
+        control = self._services.control
         kind = self._type.step(message.step).waits_for
         claim = control.claim_undo if message.undo else partial(control.claim_step, kind=kind)
         lease = self._lease(self._code.timeout)
@@ -212,14 +215,15 @@ class Attempt:
         needed = self._course.lease_end(self._services.clock.now(), timeout)
         return structs.replace(lease, expires_at=min(lease.expires_at, needed))
 
-    def _onward(self, state: SagaState, send: Send) -> Lease | None:
+    def _next_lease(self, state: SagaState, send: Send) -> Lease | None:
         """Return the lease for the next step, if this invocation has its code and enough time.
 
         Each call returns the same lease, because an earlier commit may have taken it although the response was lost.
         """
         if self._next is not None:
             return self._next
-        step, clock = state.steps[send.index].name, self._services.clock
+        step = state.steps[send.index].name
+        clock = self._services.clock
         code = self._type.code(step, undo=send.undo) if step in self._course.chain else None
         if code is None or misfit(self._type.plan(state.steps), state, clock.now()):
             return None
@@ -251,8 +255,12 @@ class Attempt:
         If the inputs cannot be read for now, no code runs, and the outcome gives the attempt back (rule 19). Code never
         starts after its lease has expired, because another worker may have started it.
         """
-        message, services, definition = self._message, self._services, self._type.definition
-        clock, lock_expiry, needed_until = services.clock, definition.lock_expiry.total_seconds(), math.inf
+        message = self._message
+        services = self._services
+        definition = self._type.definition
+        clock = services.clock
+        lock_expiry = definition.lock_expiry.total_seconds()
+        needed_until = math.inf
         if held.lease is not None:
             needed_until = self._course.lease_end(claimed_at(held.lease.owner), self._code.timeout)
         if self._message.chained and held.lease is not None and clock.now() >= held.lease.expires_at:
@@ -323,7 +331,8 @@ class Attempt:
         cached = self._course.cached(self._message.inputs, held.digest)
         missing = [seq for seq in needed.values() if seq not in cached]
         if missing:
-            journal, saga_id = self._services.journal, self._message.saga_id
+            journal = self._services.journal
+            saga_id = self._message.saga_id
             until = min(self._invocation.deadline - COMMIT_RESERVE, held.lease.expires_at if held.lease else 0.0)
             try:
                 read = self._patiently(until, lambda: journal.entries(saga_id, missing))
@@ -358,8 +367,6 @@ class Attempt:
 
     def _code_begins(self, held: SagaState) -> None:
         """Record that the code begins. Past the saga's deadline, raise instead (rule 20)."""
-        from sagas.threads import OVERTIME  # imported here, because most functions run no steps
-
         if held.out_of_time(self._services.clock.now()):
             raise NotCalled(ev.LATE, "the saga's deadline passed before the step could start")
         self._began = True
@@ -395,7 +402,8 @@ class Attempt:
         """Send a signal to the running step. When its wait is committed, the signal ends it."""
         from sagas.store.inbox import SentSignal
 
-        data, index = encode(value, type_), self._message.index
+        data = encode(value, type_)
+        index = self._message.index
         payload = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
         redaction = self._type.definition.redaction
         hidden = redaction.hidden.get(self._message.step, ())
@@ -409,12 +417,14 @@ class Attempt:
 
     def complete(self, held: SagaState, payload: str | None) -> Committed:
         """Journal and commit the success. ``payload`` is the result as JSON text."""
-        step, index = held.steps[self._message.index], self._message.index
+        step = held.steps[self._message.index]
+        index = self._message.index
         if self._message.undo:
             return self._commit(held, ev.StepCompensated(index, step.undo_attempts.made), None, {})
         code = self._type.step(step.name)
         if step.waits_for == "children" and code.children is not None:
-            many, types = len(json.loads(payload or "[]")), tuple(child.name for child in code.children.sagas)
+            many = len(json.loads(payload or "[]"))
+            types = tuple(child.name for child in code.children.sagas)
             if many > MOST_CHILDREN:
                 excess = f"step {step.name!r} requested {many:,} children; the limit is {MOST_CHILDREN:,}"
                 return self.fail(held, WrongResult(excess))
@@ -428,7 +438,9 @@ class Attempt:
 
     def fail(self, held: SagaState, error: Exception) -> Committed:
         """Journal and commit the failure."""
-        step, index, retry = held.steps[self._message.index], self._message.index, self._code.retry
+        step = held.steps[self._message.index]
+        index = self._message.index
+        retry = self._code.retry
         if isinstance(error, NotCalled):
             fields = {"saga_id": held.saga_id, "step": step.name, "reason": error.because}
             self._services.logger.info(f"{self._named(step)} was not called: {error}", extra=fields)
@@ -442,7 +454,8 @@ class Attempt:
         raised = error
         error = leading(raised, retry)
         if isinstance(error, NotYet):
-            poll_timeout, now = self._type.step(step.name).poll_timeout, self._services.clock.now()
+            poll_timeout = self._type.step(step.name).poll_timeout
+            now = self._services.clock.now()
             fact = postponement(held, index, error, poll_timeout, now, self._redacted, self._mark)
             return self._commit(held, fact, None, self._marked)
         failure = retry, step, index, error, self._services.clock
@@ -452,7 +465,8 @@ class Attempt:
             fact, details = undo_failure(*failure, trace_id, raised=raised, began=self._began, redact=redact)
         else:
             cancelled = self._context is not None and self._context.knows_of_cancel
-            plan, now = self._type.plan(held.steps), self._services.clock.now()
+            plan = self._type.plan(held.steps)
+            now = self._services.clock.now()
             look_at = next_look(plan, held, now) if settles(plan, held, now) else 0.0
             fact, details = step_failure(
                 *failure,
@@ -510,7 +524,8 @@ class Attempt:
 
     def _commit(self, held: SagaState, fact: ev.Fact, payload: str | None, details: dict[str, Any]) -> Committed:
         """Commit an outcome, with retries while there is time."""
-        message, trace_id = self._message, self._invocation.trace_id
+        message = self._message
+        trace_id = self._invocation.trace_id
         dying = DeadMessage(message.dispatch, message.hops, message.message_id)
         chained = message.chained
         context = EntryContext(
@@ -518,7 +533,7 @@ class Attempt:
             details,
             trace_id=trace_id,
             message=None if chained else dying,
-            onward=self._onward,
+            next_lease=self._next_lease,
             chained=chained,
         )
         plan = self._type.plan(held.steps)

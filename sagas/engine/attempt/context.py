@@ -64,7 +64,8 @@ class StepContext(Struct):
 
     def begin(self, timeout: float) -> None:
         """Start the code's ``timeout``, which does not include the time for reading its inputs."""
-        self._began_at, self._ends_at = self.clock.now(), self.deadline_at
+        self._began_at = self.clock.now()
+        self._ends_at = self.deadline_at
         self.deadline_at = min(self._began_at + timeout, self._ends_at)
 
     def end(self) -> None:
@@ -167,7 +168,8 @@ class StepContext(Struct):
             return True
         self._cancelled = self._cancelled or 0.0 < self.saga_ends_at <= now
         if not self.undo and not self._cancelled and now - self._checked_at >= _CANCEL_CHECK:
-            self._cancelled, self._checked_at = self.check_cancelled(), now
+            self._cancelled = self.check_cancelled()
+            self._checked_at = now
         return self._cancelled
 
     @property

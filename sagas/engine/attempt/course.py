@@ -11,7 +11,7 @@ a queue, but not to the table, cannot forge a result.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from msgspec import Struct, field
@@ -55,12 +55,17 @@ def proven_inputs(inputs: tuple[CarriedInput, ...], digest: str) -> dict[int, Va
     }
 
 
-def onward(inputs: tuple[CarriedInput, ...], entry: Entry | None, digest: str) -> tuple[CarriedInput, ...]:
-    """Return the inputs of the next message: those of the last message, and the result committed since. Return none if
-    they do not match the digest, for example after a recovery. The next step then reads the journal."""
+def next_inputs(
+    inputs: tuple[CarriedInput, ...], entry: Entry | None, digest: str, taken: Collection[int]
+) -> tuple[CarriedInput, ...]:
+    """Return the inputs of the next message: those of the last message, and the result committed since. Only the
+    entries in ``taken`` bring their payloads. Return none if the inputs do not match the digest, for example after a
+    recovery. The next step then reads the journal."""
     if entry is not None and entry.action in RESULTS:
         inputs = (*inputs, carried(entry))
-    return fitting(inputs) if inputs and digest_of(inputs) == digest else ()
+    if not inputs or digest_of(inputs) != digest:
+        return ()
+    return fitting(each if each.seq in taken else CarriedInput(each.seq, each.hash) for each in inputs)
 
 
 def correlated(state: SagaState, message: Message) -> SagaState:
@@ -139,7 +144,8 @@ class Course(Struct):
 
     def take(self) -> SagaState | None:
         """Return the saga if the last commit claimed its next step. A second call returns ``None``."""
-        claimed, self._claimed = self._claimed, None
+        claimed = self._claimed
+        self._claimed = None
         return claimed
 
     def lease_end(self, began: float, timeout: float) -> float:

@@ -44,7 +44,8 @@ _SHORT_TRACE = 600
 """Maximum characters of the first attempt's stored trace, so that its entry fits into one write unit."""
 _LONGEST_REASON = 100
 """Maximum characters of the message of a ``NotYet``, which the control item stores."""
-_MANY, _SLOW = 100, 60.0
+_MANY = 100
+_SLOW = 60.0
 """From this many polls on, polls are at least this many seconds apart, unless the step asks for a steady rate."""
 _UNREACHABLE = ev.AttentionCode.INPUTS_UNREACHABLE.value
 _HELD_UP = 60.0
@@ -165,10 +166,12 @@ def postponement(
     """Return the fact to record when a step or its undo raised ``NotYet``: a postponement, or a final failure after the
     poll timeout.
     ``poll_timeout``: seconds from the first postponement. ``now``: epoch seconds. ``mark``: that of ``redact``."""
-    polling, step = held.polling, held.steps[index]
+    polling = held.polling
+    step = held.steps[index]
     attempt = step.undo_attempts.made if held.undoing else step.attempts.made
     since, looks = (polling.since + _held_up(held, polling), polling.looks + 1) if polling else (now, 1)
-    end, message = round(since + poll_timeout, 3), redact(error.message, _LONGEST_REASON)
+    end = round(since + poll_timeout, 3)
+    message = redact(error.message, _LONGEST_REASON)
     if now >= end:
         length = f"{poll_timeout:g} s" if poll_timeout < 60 else span(poll_timeout)
         failure = ev.Failure("NotYet", f"not yet after {length}" + (f": {message}" if message else ""))
@@ -203,7 +206,8 @@ def not_read(held: SagaState, index: int, error: Unavailable, clock: Clock) -> e
     kind = ev.CompensationPostponed if held.undoing else ev.StepPostponed
     attempt = step.undo_attempts.made if held.undoing else step.attempts.made
     since = now if held.unread is None else held.unread.since
-    again, (code, text, key) = next_reading(since, now, clock.chance()), why_not_read(error)
+    again = next_reading(since, now, clock.chance())
+    code, text, key = why_not_read(error)
     return kind(index, attempt, text, round(again - now, 3), again, since, because=ev.INPUTS, code=code, key=key)
 
 
@@ -336,7 +340,8 @@ def comes_back(message: Message, clock: Clock) -> Postpone:
 def pending_fact(state: SagaState, message: Message, pending: PendingCommit) -> ev.Fact | None:
     """Return the fact to commit; ``None`` if it no longer counts. The fact counts if nobody has taken over its lease,
     even an expired one, and the journal has no later entry."""
-    step, lease = state.current, state.lease
+    step = state.current
+    lease = state.lease
     if step is None or lease is None or lease.owner != pending.owner:
         return None
     attempt = step.undo_attempts.made if message.undo else step.attempts.made

@@ -97,7 +97,8 @@ class Heartbeat:
             self._logger.error(f"{text}, {taken}: lock_expiry, {self._length:g} s, {cure}", extra=fields)
 
     def _wait(self) -> bool:
-        began, pause = time.monotonic(), max(self._length / 2, _SHORTEST)
+        began = time.monotonic()
+        pause = max(self._length / 2, _SHORTEST)
         stopped = self._stop.wait(pause)
         self._starved = max(self._starved, time.monotonic() - began - pause)
         return stopped
@@ -187,10 +188,12 @@ class ProgressReport:
     def take(self) -> Progress | None:
         """Return the report to write now, if there is a new one and the last write is not too recent."""
         with self._lock:
-            latest, now = self._latest, time.monotonic()
+            latest = self._latest
+            now = time.monotonic()
             if latest is None or now - self._taken_at < self._interval:
                 return None
-            self._latest, self._taken_at = None, now
+            self._latest = None
+            self._taken_at = now
             return latest
 
     def _wait(self) -> bool:

@@ -33,14 +33,12 @@ from sagas.errors import (
     listed,
     text_of,
 )
+from sagas.store.journal.entries import REQUEST_SEQ
 
 if TYPE_CHECKING:
     from sagas.engine.attempt.coroutines import EventLoop
 
 _CHILDREN_CHANGED = "its children have other types now, or another order"
-REQUEST_SEQ = 1
-"""The journal entry that holds the request."""
-
 LARGEST_RESULT = 4_000_000
 """A step may return this many bytes of JSON. Larger results would not fit into a response of the API."""
 
@@ -74,7 +72,8 @@ def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[s
 def secrets_in(definition: SagaDefinition, parameters: tuple[Parameter, ...], values: Mapping[str, Value]) -> list[str]:
     """Return the redacted values in the inputs of a step or undo, as texts to search for: as they are stored, and as
     the code gets them, with defaults and after an ``upcast``."""
-    secrets, redaction = list[str](), definition.redaction
+    secrets = list[str]()
+    redaction = definition.redaction
     for parameter in parameters:
         text, hidden = values.get(parameter.name, Value(None))
         source = parameter.step or REQUEST
@@ -141,7 +140,8 @@ class Runner:
                 continue
             # Read a payload as its producer's type: the consumer may declare only a part of it.
             text = payloads[parameter.name]
-            source, misfit = parameter.step or REQUEST, _CHILDREN_CHANGED if parameter.step in changed else ""
+            source = parameter.step or REQUEST
+            misfit = _CHILDREN_CHANGED if parameter.step in changed else ""
             arguments[parameter.name] = None if text is None else definition.stored(source, json.loads(text), misfit)
         result = copy_context().run(self._called, definition, code, arguments, context, began)
         if isinstance(code, UndoDefinition):
@@ -236,7 +236,9 @@ def _too_late(context: StepContext, timeout: float, end: str) -> str:
 
 def _not_run(value: Any) -> str:
     """Return the type of a part of ``value`` that was not run, such as a generator or an open future; empty if none."""
-    seen, remaining, futures = set[int](), [value], (Future, *_of_asyncio("Future"))
+    seen = set[int]()
+    remaining = [value]
+    futures = (Future, *_of_asyncio("Future"))
     while remaining:
         part = remaining.pop()
         if isinstance(part, futures):

@@ -64,7 +64,8 @@ def events_of_change(old: Mapping[str, Any] | None, new: Mapping[str, Any] | Non
     if old is None:
         return [_event("SagaStarted", new, new["created_at"]["S"])]
     events: list[OutboxEvent] = []
-    at, status = new["updated_at"]["S"], new["status"]["S"]
+    at = new["updated_at"]["S"]
+    status = new["status"]["S"]
     moved = _seq(new) > _seq(old)
     if moved and status != old["status"]["S"] and status in ENDS:
         events.append(_event(ENDS[status], new, at))
@@ -95,7 +96,8 @@ def events_of_entries(state: SagaState, entries: Sequence[Entry], since: float, 
     answered = _answered(entries)
     before = ""
     for entry in entries:
-        changed, before = entry.status != before, entry.status
+        changed = entry.status != before
+        before = entry.status
         if entry.at < since:
             continue
         names = ["SagaStarted"] if entry.seq == 1 else []
@@ -132,7 +134,7 @@ def _needs_attention(state: SagaState, entry: Entry, *, changed: bool) -> bool:
     """Whether, from an entry on, the saga needs an operator for another reason than its status."""
     in_doubt = changed and entry.status in ENDS and entry.seq == state.seq and bool(state.in_doubt)
     overdue = entry.action == "SagaTimedOut" and "pivot" in entry.details
-    unanswered = entry.action == "SagaRecovered" and bool(entry.details.get("attention"))
+    unanswered = entry.action == "MessageResent" and bool(entry.details.get("attention"))
     return in_doubt or overdue or unanswered or entry.action == "SagaRecoveryExhausted"
 
 

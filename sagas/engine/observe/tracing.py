@@ -119,7 +119,8 @@ class TracedSender:
         attributes = {**_messaging("send", queue), **about(message)}
         with self._tracer.span(f"send {queue}", attributes, kind="producer"):
             headers = self._tracer.headers()
-            trace, at_hand = message.trace, _AT_HAND.get()
+            trace = message.trace
+            at_hand = _AT_HAND.get()
             if trace is None and at_hand is not None and at_hand[0] == message.saga_id:
                 trace = at_hand[1]
             if trace is None:
@@ -183,7 +184,8 @@ class TracedAttempt(IdempotentAttempt):
 
     def execute(self, held: SagaState) -> str | None:
         """Run the code; see :meth:`sagas.engine.attempt.attempt.Attempt.execute`."""
-        message, step = self._message, held.steps[self._message.index]
+        message = self._message
+        step = held.steps[self._message.index]
         attributes = about(message) | {"sagas.attempt": step.undo_attempts.made if message.undo else step.attempts.made}
         what = "undo" if message.undo else "step"
         with self._tracer.span(f"{what} {message.saga}.{message.step}", attributes):

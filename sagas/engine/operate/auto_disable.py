@@ -48,7 +48,8 @@ class AutoDisabler(Struct, frozen=True):
         policy = self._policy(after.saga) if after.failed and not before.failed else None
         if policy is None:
             return
-        name, failed = after.saga, FailedSaga(after.updated_at, after.saga_id)
+        name = after.saga
+        failed = FailedSaga(after.updated_at, after.saga_id)
         try:
             streak = self.streaks.count(name, failed)
             if streak is None:

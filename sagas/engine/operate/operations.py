@@ -17,9 +17,9 @@ from sagas.core.commands import (
     Refuse,
     ResolveArrived,
     RetryArrived,
-    StallNoticed,
+    Visited,
 )
-from sagas.core.events import CompensationStarted, SagaRecovered, SagaResolved, SagaRetried
+from sagas.core.events import CompensationStarted, MessageResent, SagaResolved, SagaRetried
 from sagas.core.ids import children_ids
 from sagas.core.states import FanOut, Lease, SagaState, SagaStatus, StepStatus
 from sagas.engine.advance import Advancer
@@ -109,7 +109,7 @@ class Operations(Struct, frozen=True):
     def _begin_undoing(self, state: SagaState, actor: str) -> SagaState:
         """Act on an accepted cancel. If a worker holds the saga, that worker will do so."""
         try:
-            stall = StallNoticed(self.advancer.lease())
+            stall = Visited(self.advancer.lease())
             advanced = self.advancer.advance(state, stall, EntryContext(actor=actor))
         except Fenced:
             return self.reader.state(state.saga, state.saga_id)
@@ -117,7 +117,7 @@ class Operations(Struct, frozen=True):
 
     def retry(self, name: str, saga_id: str, reason: str, actor: str, *, seq: int | None = None) -> SagaState:
         """Grant new attempts to the dead-lettered step or the failed undos, or send an unanswered message again."""
-        actions = SagaRetried.__name__, SagaRecovered.__name__
+        actions = SagaRetried.__name__, MessageResent.__name__
         arrival = partial(RetryArrived, reason=reason)
         return self._operate(name, saga_id, _Call(actor, seq, arrival, actions, {"reason": reason}))
 

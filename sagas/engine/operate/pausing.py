@@ -201,7 +201,8 @@ class Pausing(Struct, frozen=True):
             self._end(other, on[other], "")
 
     def _send_paused(self, scope: Scope, *, only_undos: bool = False) -> int:
-        end, sent = self._clock.now() + _BUDGET, 0
+        end = self._clock.now() + _BUDGET
+        sent = 0
         for saga_id in self._ids_in(scope, only_undos=only_undos):
             if self._clock.now() >= end:
                 break

@@ -13,7 +13,7 @@ from sagas.authoring.codec import content_hash, decode, encode
 from sagas.authoring.definition.definition import StepDefinition
 from sagas.authoring.shapes.comparing import equal
 from sagas.core.automaton import decide
-from sagas.core.commands import Refuse, SignalArrived, StallNoticed
+from sagas.core.commands import Refuse, SignalArrived, Visited
 from sagas.core.rules import in_wait
 from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer
@@ -99,7 +99,7 @@ class Signals(Struct, frozen=True):
         if not _to_be_taken(state):
             return state
         try:
-            stall = StallNoticed(self.advancer.lease())
+            stall = Visited(self.advancer.lease())
             self.advancer.advance(state, stall, EntryContext(actor="api"))
         except Fenced:
             pass

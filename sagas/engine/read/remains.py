@@ -70,7 +70,8 @@ class Remains(Struct, frozen=True):
                 return None
             steps = SagaType.steps_recorded(first.details)
             return ReadOnlySaga(_folded(entries, steps), tuple(entries), None)
-        state, purge = first.tombstone.state, first.tombstone.purge
+        state = first.tombstone.state
+        purge = first.tombstone.purge
         plain = replace(first, tombstone=None, details={})
         entries = [
             replace(
@@ -100,7 +101,8 @@ class Remains(Struct, frozen=True):
 
 def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
     """Compute from a saga's whole journal as much of its state as readers need."""
-    first, last = entries[0], entries[-1]
+    first = entries[0]
+    last = entries[-1]
     by_name = {step.name: step for step in steps}
     settling = next((entry for entry in reversed(entries) if entry.action in _SETTLING), None)
     ended = [*takewhile(lambda entry: entry.status in ENDED, reversed(entries))]
@@ -119,7 +121,7 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         resolution_seq=settling.seq if settling and settling.action == "SagaResolved" else 0,
     )
     # A message that was sent again does not show what became of the attempt before it.
-    moves = [entry for entry in entries if entry.action != "SagaRecovered"]
+    moves = [entry for entry in entries if entry.action not in ("MessageResent", "SagaRecovered")]
     followed = {entry.seq: following.action for entry, following in pairwise(moves)}
     for entry in entries:
         again = _runs_again(entry, followed.get(entry.seq))
@@ -171,7 +173,8 @@ def _fold_steps(by_name: dict[str, StepState], entry: Entry, *, again: bool) -> 
 
 def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
     """Return a step as ``entry``, which ended an attempt or a wait of it, left it."""
-    status, attempt = _ENDS[entry.action], entry.attempt or 0
+    status = _ENDS[entry.action]
+    attempt = entry.attempt or 0
     if entry.action == "SagaRecoveryExhausted" and entry.status != SagaStatus.COMPENSATION_FAILED:
         return step  # only going forward was given up: other entries have the step's outcome
     error: dict[str, Any] = entry.details.get("error") or {}

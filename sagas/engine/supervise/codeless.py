@@ -10,7 +10,7 @@ import math
 
 from msgspec import Struct
 
-from sagas.core.commands import MessageArrived, Postpone, StallNoticed
+from sagas.core.commands import MessageArrived, Postpone, Visited
 from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
 from sagas.store.control.control import ControlItems
@@ -38,7 +38,7 @@ class CodelessAdvancer(Struct, frozen=True):
         arrival = (
             MessageArrived(state.cursor, state.undoing, dispatch, 0, "", lease)
             if dispatch
-            else StallNoticed(lease, math.inf)
+            else Visited(lease, math.inf)
         )
         advanced = self.advancer.advance(state, arrival, EntryContext())
         if advanced.lost_race:

@@ -149,7 +149,8 @@ class Finder(Struct, frozen=True):
     ) -> list[_Stretch]:
         """Return the stretch to send of each shard with due sagas. A new round lasts ``length`` seconds. With ``since``
         (epoch seconds), there is one round that begins after that time, whenever the queue is empty."""
-        now, stretches = self.clock.now(), list[_Stretch]()
+        now = self.clock.now()
+        stretches = list[_Stretch]()
         for shard, first in zip(shards, self.listing.first_due(shards, horizon), strict=True):
             if first is None:
                 continue
@@ -184,7 +185,8 @@ class Finder(Struct, frozen=True):
         after = ScanPosition(page[-1], stretch.until, self.clock.now(), self.clock.new_owner())
         if not self.scan_positions.move(stretch.name, stretch.previous, after):
             return ()
-        stretch.previous, stretch.after = after, after.upto
+        stretch.previous = after
+        stretch.after = after.upto
         return page
 
     def _send(self, task: str, run: _Run, at_least: int) -> None:

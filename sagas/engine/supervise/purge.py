@@ -94,7 +94,8 @@ class Purger(Struct, frozen=True):
 
     def purge_due(self, due: Sequence[IndexPosition], budget: float) -> PurgeReport:
         """Purge these due sagas. If one fails, it stays due, and the others continue. ``budget``: maximum seconds."""
-        report, end = PurgeReport(), self.clock.now() + budget
+        report = PurgeReport()
+        end = self.clock.now() + budget
         for count, position in enumerate(due):
             if self.clock.now() >= end:
                 report.remaining = len(due) - count
@@ -113,7 +114,8 @@ class Purger(Struct, frozen=True):
     def _purged(self, position: IndexPosition) -> bool:
         """Purge a saga whose retention has expired, or continue an interrupted purge. Return whether the saga was
         purged."""
-        state, now = self.control.get(position.saga_id), self.clock.now()
+        state = self.control.get(position.saga_id)
+        now = self.clock.now()
         if state is None or not state.ended:
             return False
         due = purge_at(state, self.settings)
@@ -262,7 +264,8 @@ class Purger(Struct, frozen=True):
 
         Redacted and encrypted values are left out, because they must not outlive the saga in clear text.
         """
-        redaction, objects = self.reader.registry.redaction(state.saga), dict[tuple[str, str], None]()
+        redaction = self.reader.registry.redaction(state.saga)
+        objects = dict[tuple[str, str], None]()
         for entry in entries:
             encrypted = entry.encrypted or (entry.payload is None and self.settings.payload_key)
             if entry.action not in RESULTS or encrypted:

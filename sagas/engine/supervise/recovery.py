@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sagas.core.commands import Backlog, StallNoticed
+from sagas.core.commands import Backlog, Visited
 from sagas.core.rules import in_wait, misfit, next_look, settles
 from sagas.core.states import SagaState, SagaStatus
 from sagas.core.text import epoch, iso
@@ -50,7 +49,6 @@ class RecoveryReport(Struct):
         overdue_by_type: the same number by saga type, for sagas that the run reached.
         undeployed: sagas in flight whose type is not deployed.
         waiting: seconds for which a message has waited in its queue at the longest, beyond the delays of its step.
-        by_type: how many of each type were recovered (true), and how many given up (false).
     """
 
     recovered: list[str] = field(default_factory=list[str])
@@ -62,7 +60,6 @@ class RecoveryReport(Struct):
     overdue_by_type: dict[str, float] = field(default_factory=dict[str, float])
     undeployed: int = 0
     waiting: float = 0.0
-    by_type: Counter[tuple[str, bool]] = field(default_factory=Counter[tuple[str, bool]])
 
 
 class RecoveryFilter(Struct, frozen=True):
@@ -140,7 +137,8 @@ class RecoveryRun(Struct, frozen=True):
         """Recover due sagas. If one fails, the others continue. ``budget``: seconds the run may take. The next run
         handles the remaining sagas. ``stale_after``: as for :meth:`get_sagas_for_recovery`."""
         self.pausing.pauses.claim_tables()
-        clock, report = self.advancer.services.clock, RecoveryReport()
+        clock = self.advancer.services.clock
+        report = RecoveryReport()
         step_queues = StepQueues(self.queues, self.watermarks, clock)
         end = clock.now() + budget
         if requested is not None and requested.saga_id is not None:
@@ -166,7 +164,8 @@ class RecoveryRun(Struct, frozen=True):
 
     def recover_due(self, due: Sequence[IndexPosition], budget: float) -> RecoveryReport:
         """Recover these due sagas. If one fails, it stays due, and the others continue. ``budget``: maximum seconds."""
-        clock, report = self.advancer.services.clock, RecoveryReport()
+        clock = self.advancer.services.clock
+        report = RecoveryReport()
         step_queues = StepQueues(self.queues, self.watermarks, clock, notes_empty=len(due) > 1)
         end = clock.now() + budget
         for count, position in enumerate(due):
@@ -232,12 +231,11 @@ class RecoveryRun(Struct, frozen=True):
         if _owes_message(state) and quiet_for >= (own_stale_after if stale_after is None else stale_after):
             backlog = step_queues.backlog(state)
         asked = position.sort == _NOWHERE
-        stall = StallNoticed(self.advancer.lease(), stale_after, postponed_until, backlog, asked)
+        stall = Visited(self.advancer.lease(), stale_after, postponed_until, backlog, asked)
         advanced = self.advancer.advance(state, stall, EntryContext(actor=SUPERVISOR))
         if advanced.state is not state:
             goes_on = advanced.state.recovery.exhausted == state.recovery.exhausted
             (report.recovered if goes_on else report.given_up).append(position.saga_id)
-            report.by_type[state.saga, goes_on] += 1
             return
         report.untouched += 1
         due = max(due_at(state, own_stale_after), postponed_until + own_stale_after)
@@ -271,7 +269,8 @@ class RecoveryRun(Struct, frozen=True):
 
     def _release_due(self, state: SagaState) -> float:
         """Return when to check for a new release, if the saga waits for a release; else 0."""
-        plan, now = self.advancer.plan(state), self.advancer.services.clock.now()
+        plan = self.advancer.plan(state)
+        now = self.advancer.services.clock.now()
         waits = misfit(plan, state, now) or (state.joins and state.settling_since)
         return next_look(plan, state, now) if waits and settles(plan, state, now) else 0.0
 
@@ -291,7 +290,8 @@ class RecoveryRun(Struct, frozen=True):
         waits for children. Before that, the saga is made due again later, in case this message is lost, too."""
         if not state.joins or state.lease is not None or (state.cancel.at and not state.undoing):
             return False
-        now, stale_after = self.advancer.services.clock.now(), self.advancer.plan(state).stale_after
+        now = self.advancer.services.clock.now()
+        stale_after = self.advancer.plan(state).stale_after
         later = now + min(max(stale_after, now - state.updated_at), _LONGEST_CHILDREN)
         later = state.in_time(self._release_due(state) or later)
         if position.sort == _NOWHERE or self.control.push_due(position.saga_id, position.sort, later):

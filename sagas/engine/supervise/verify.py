@@ -47,7 +47,9 @@ class Verifier(Struct, frozen=True):
     def sample(self, size: int, budget: float) -> SampleReport:
         """Verify random sagas of all types from the last 400 days. Recent sagas are more likely. ``budget``: maximum
         seconds."""
-        report, sampled_ids, end = SampleReport(), set[str](), self.clock.now() + budget
+        report = SampleReport()
+        sampled_ids = set[str]()
+        end = self.clock.now() + budget
         names = [saga.definition.name for saga in self.reader.registry]
         for _ in range(size):
             if self.clock.now() >= end:

@@ -191,7 +191,8 @@ class Judge(Struct, frozen=True):
         owners = [saga_id_of(item.key, self.prefix) for item in listed]
         saga_ids = {owner for item, owner in zip(listed, owners, strict=True) if owner and item.modified_at < before}
         summaries = self.summaries.of(saga_ids) if saga_ids else {}
-        verdicts, files = list[Verdict](), dict[str, list[str]]()
+        verdicts = list[Verdict]()
+        files = dict[str, list[str]]()
         for item, owner in zip(listed, owners, strict=True):
             if owner is None or item.modified_at >= before:
                 verdicts.append(Verdict(item, Kind.FOREIGN if owner is None else Kind.YOUNG))
@@ -238,11 +239,13 @@ class Judge(Struct, frozen=True):
 
 def _by_the_hundred(sagas: Mapping[str, tuple[int, ...]]) -> Iterator[dict[str, tuple[int, ...]]]:
     """Yield the sagas in their order, in groups of up to a hundred entries."""
-    group, size = dict[str, tuple[int, ...]](), 0
+    group = dict[str, tuple[int, ...]]()
+    size = 0
     for saga_id, seqs in sagas.items():
         if group and size + len(seqs) > _READ:
             yield group
-            group, size = {}, 0
+            group = {}
+            size = 0
         group[saga_id] = seqs
         size += len(seqs)
     if group:

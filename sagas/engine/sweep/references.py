@@ -54,7 +54,8 @@ def objects_in(value: Any) -> Iterator[tuple[str, str]]:
             remaining += reversed(cast("list[Any]", value))
         elif isinstance(value, dict):
             members = cast("dict[str, Any]", value)
-            bucket, key = members.get("bucket"), members.get("key")
+            bucket = members.get("bucket")
+            key = members.get("key")
             alike = members.keys() <= _MEMBERS or members.keys() >= _MEMBERS
             if alike and isinstance(bucket, str) and isinstance(key, str) and bucket and key:
                 yield bucket, key

@@ -77,7 +77,8 @@ class Sweeper(Struct, frozen=True):
         for position, (definition, policy) in enumerate(types):
             now = self.services.clock.now()
             until = now + (deadline - now) / (len(types) - position)
-            report, due = SweepReport(definition.name, definition.prefix, request.dry_run), True
+            report = SweepReport(definition.name, definition.prefix, request.dry_run)
+            due = True
             try:
                 if request.now or request.dry_run:
                     self._by_hand(definition, policy, report, request, until)

@@ -219,7 +219,9 @@ class PageSweep:
         return self.objects.archive(orphan, ARCHIVE, self._archive_to) if self.in_time else None
 
     def _hand_over(self, orphans: Sequence[Listed]) -> _Done:
-        services, name, prefix = self._services, self._definition.name, self._definition.prefix
+        services = self._services
+        name = self._definition.name
+        prefix = self._definition.prefix
         objects = [
             OrphanedObject(
                 self.objects.bucket, item.key, item.size, item.etag, datetime.fromtimestamp(item.modified_at, UTC)

@@ -33,9 +33,14 @@ _NOT_BLANK = r"[^\u0000-\u0020]"
 T = TypeVar("T")
 
 
-_ABSENT, _ON, _OFF = {"enum": [None]}, {"enum": [True]}, {"enum": [False]}
-_WHOLE, _ONE_STEP, _ONE_SAGA = {"step": _ABSENT, "saga_id": _ABSENT}, {"saga_id": _ABSENT}, {"step": _ABSENT}
-_PAUSED, _RESUMED = {"paused": _ON, "active": _ABSENT}, {"paused": _OFF, "active": _ABSENT}
+_ABSENT = {"enum": [None]}
+_ON = {"enum": [True]}
+_OFF = {"enum": [False]}
+_WHOLE = {"step": _ABSENT, "saga_id": _ABSENT}
+_ONE_STEP = {"saga_id": _ABSENT}
+_ONE_SAGA = {"step": _ABSENT}
+_PAUSED = {"paused": _ON, "active": _ABSENT}
+_RESUMED = {"paused": _OFF, "active": _ABSENT}
 _NO_KIND = {"starts": _OFF, "undos": _OFF}
 _ACTIVE: dict[str, Any] = {"active": {"type": "boolean"}, **_WHOLE, **_NO_KIND}
 _PAUSES: tuple[dict[str, Any], ...] = (

@@ -301,7 +301,8 @@ def actor_of(context: Mapping[str, Any]) -> str:
     name. With a Lambda authorizer, it is ``authorizer:`` and the ``principalId``, or ``withheld`` if that is a token.
     An identifier that is not printable or has more than 200 characters is replaced by its SHA-256 digest, so a caller
     always has the same name."""
-    identity, authorizer = _mapping(context.get("identity")), _mapping(context.get("authorizer"))
+    identity = _mapping(context.get("identity"))
+    authorizer = _mapping(context.get("authorizer"))
     if arn := _text(identity.get("userArn")):
         pooled = _text(identity.get("cognitoIdentityId"))
         return f"{arn}#{pooled}" if pooled else arn

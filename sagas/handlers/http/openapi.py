@@ -131,7 +131,8 @@ def _paging() -> list[Json]:
 
 def _saga_paths(saga: SagaType, schemas: TypeSchemas) -> Json:
     """Return the operations on the sagas of a type."""
-    name, paths = saga.definition.name, Json()
+    name = saga.definition.name
+    paths = Json()
     for operation in OPERATIONS:
         if not operation.typed:
             continue

@@ -56,15 +56,19 @@ def _show(request: Request, reader: Reader, name: str, saga_id: str) -> Response
 
 def saga_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
     """Return the functions that start and show sagas."""
-    reader, registry = engine.reader, engine.registry
+    reader = engine.reader
+    registry = engine.registry
 
     def start(name: str) -> Response[str]:
         registry.get(name)  # first, because an unknown type answers 404 whatever the body is
         request = _plain(app)
-        key, actor = request.header("Idempotency-Key"), request.actor
-        body, correlation_id = request.body(), request.correlation_id
+        key = request.header("Idempotency-Key")
+        actor = request.actor
+        body = request.body()
+        correlation_id = request.correlation_id
         started = engine.starter.start(name, body, key=key, actor=actor, correlation_id=correlation_id)
-        state, entry = started.state, started.entry
+        state = started.state
+        entry = started.entry
         if started.created:
             view = saga_view(state, [entry], paused=reader.paused(state))  # as it was just written
             saga = linked(request.base, redacted(view, state, [entry], registry.redaction(name)))
@@ -76,7 +80,8 @@ def saga_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]
         request = _request(app)
         request.check_query("limit", "cursor")
         trail = "audit", name, checked_id(saga_id)
-        cursor, after = request.cursor(*trail), 0
+        cursor = request.cursor(*trail)
+        after = 0
         if cursor is not None:
             position = IndexPosition.parse(cursor)
             if position.sort != "seq" or not _SEQ.fullmatch(position.saga_id):
@@ -102,10 +107,12 @@ def saga_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]
 
 def list_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
     """Return the functions that find and list sagas."""
-    reader, registry = engine.reader, engine.registry
+    reader = engine.reader
+    registry = engine.registry
 
     def look_up(saga_id: str) -> Response[str]:
-        request, start = _plain(app), checked_id_start(saga_id)
+        request = _plain(app)
+        start = checked_id_start(saga_id)
         whole_id = start if len(start) == WHOLE_ID else reader.beginning_with(start)
         return _show(request, reader, reader.name_of(whole_id), whole_id)
 
@@ -131,7 +138,8 @@ def list_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]
                 raise invalid("parameters", [Problem("query.idempotency_key", "allowed only with type and limit")])
             request.limit()  # the limit is only checked: a type has at most one saga with the key
             return _listed(request, reader.by_keys(names, key))
-        status, values = request.status(), request.others(*_LISTED_BY)
+        status = request.status()
+        values = request.others(*_LISTED_BY)
         of = "sagas", name, status, values
         page = reader.list(names, status, request.limit(), request.cursor(*of), request.span(), values)
         return _listed(request, page, *of)
@@ -175,7 +183,8 @@ def operator_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Ser
     def cancel(name: str, saga_id: str) -> Response[str]:
         request = _request(app)
         request.check_query("force", "reason")
-        reason, force = request.cancel_reason(), request.flag("force")
+        reason = request.cancel_reason()
+        force = request.flag("force")
         state = operations.cancel(name, checked_id(saga_id), request.actor, reason=reason, force=force)
         saga = _without_payloads(app, engine, state)  # the saga may have ended; status and body must agree
         return answer(200 if saga["status"] == SagaStatus.CANCELLED else 202, saga)
@@ -208,7 +217,8 @@ def upkeep_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Serve
 
     def purge(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
-        body, actor = read_body(request, Reason), request.actor
+        body = read_body(request, Reason)
+        actor = request.actor
         purged = engine.purger.purge(name, checked_id(saga_id), body.reason, actor)
         view = read_only_view(purged.state, purged.entries, purged.purge, purged.objects, purged.more_objects)
         view = redacted(view, purged.state, purged.entries, engine.registry.redaction(name), purged.hidden)
@@ -216,7 +226,8 @@ def upkeep_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Serve
 
     def set_recovery_attempts(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
-        attempts, state = read_body(request, RecoveryAttempts).attempts, engine.reader.state(name, checked_id(saga_id))
+        attempts = read_body(request, RecoveryAttempts).attempts
+        state = engine.reader.state(name, checked_id(saga_id))
         if state.ended:
             raise Conflict(f"the saga is {state.status}; only sagas in flight can be recovered")
         engine.recovery.set_recovery_attempts(state.saga_id, attempts)

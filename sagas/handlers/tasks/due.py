@@ -19,7 +19,8 @@ SPARE = 5.0
 
 def recover_due(work: Work, context: Any, engine: Engine) -> None:
     """Recover the sagas that a message of the queue ``bulk`` names, unless the message has expired."""
-    due, budget = DueSagas.of(work), context.get_remaining_time_in_millis() / 1000 - SPARE
+    due = DueSagas.of(work)
+    budget = context.get_remaining_time_in_millis() / 1000 - SPARE
     if is_void(due, engine):
         return
     report = engine.recovery.recover_due([IndexPosition(*position) for position in due.sagas], budget)
@@ -51,8 +52,6 @@ def report_recovery(report: RecoveryReport, view: RecoveryView) -> None:
     telemetry().logger.info("recovery", extra={name: count for name, count in view.items() if name != "saga_ids"})
     for saga, overdue in report.overdue_by_type.items():
         telemetry().measure("OldestOverdueSaga", round(overdue, 3), saga)
-    for (saga, goes_on), times in report.by_type.items():
-        telemetry().count("SagaRecovered" if goes_on else "SagaRecoveryExhausted", saga, times)
     if report.failed:
         telemetry().measure("RecoveryFailed", len(report.failed))
     if report.undeployed:

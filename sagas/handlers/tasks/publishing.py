@@ -71,7 +71,9 @@ def replay(event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, 
     ``{"published": N, "sagas": N, "cursor": TEXT}``: the numbers of events and sagas, and where to continue."""
     if _BUS not in os.environ:
         raise InvalidRequest("this service publishes no events; see SagaService.event_bus")
-    since, name, cursor = event.get("since"), event.get("type"), event.get("cursor")
+    since = event.get("since")
+    name = event.get("type")
+    cursor = event.get("cursor")
     problems = [
         Problem(f"$.{field}", "must be text")
         for field, value in (("since", since or 0), ("type", name), ("cursor", cursor))
@@ -120,9 +122,11 @@ def _detail(event: OutboxEvent, engine: Callable[[], Engine]) -> dict[str, Any]:
     detail = dict[str, Any](event.detail)
     if not included("payloads") or event.name not in ("SagaStarted", "SagaCompleted", "StepCompleted"):
         return detail
-    saga, step = event.detail["type"], detail.get("step")
+    saga = event.detail["type"]
+    step = detail.get("step")
     try:
-        reader, saga_id = engine().reader, event.detail["saga_id"]
+        reader = engine().reader
+        saga_id = event.detail["saga_id"]
         state = reader.stored(saga, saga_id)
         view = cast("dict[str, Any]", reader.show_stored(saga, saga_id, state))
         if event.name == "SagaCompleted" and state is not None:  # even if the saga was undone later

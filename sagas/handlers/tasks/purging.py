@@ -15,7 +15,8 @@ from sagas.store.index.listing import IndexPosition
 
 def purge_due(work: Work, context: Any, engine: Engine) -> None:
     """Purge the sagas that a message of the queue ``bulk`` names, unless the message has expired."""
-    due, budget = DueSagas.of(work), context.get_remaining_time_in_millis() / 1000 - SPARE
+    due = DueSagas.of(work)
+    budget = context.get_remaining_time_in_millis() / 1000 - SPARE
     if not is_void(due, engine):
         report = engine.purger.purge_due([IndexPosition(*position) for position in due.sagas], budget)
         telemetry().logger.info("purge", extra=dict(_counts(report)))

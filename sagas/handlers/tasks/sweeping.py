@@ -48,7 +48,8 @@ def sweep(event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, A
     seconds: Any = event.get("seconds", budget)
     if not is_number(seconds) or seconds <= 0:
         raise InvalidRequest("the event is invalid", [Problem("$.seconds", "must be a number above 0")])
-    request, sweeper = SweepRequest(**options), _sweeper(engine)
+    request = SweepRequest(**options)
+    sweeper = _sweeper(engine)
     if request.type is not None:
         sweeper.declared(request.type)
     reports = sweeper.run(request, engine.clock.now() + min(budget, seconds))

@@ -12,7 +12,8 @@ from sagas.handlers.telemetry import telemetry
 
 _SPARE = 10.0
 """Seconds reserved at the end of an invocation for finishing the current saga."""
-_USUAL, _MOST = 100, 10_000
+_USUAL = 100
+_MOST = 10_000
 
 
 def verify(event: Mapping[str, Any], context: Any, engine: Engine) -> SampleView:

@@ -110,7 +110,8 @@ class Deployer:
 
     def _create_or_update(self, name: str, template: dict[str, Any]) -> None:
         # A template in a request can have 51,200 bytes. In a bucket, it can have a megabyte.
-        bucket, key = "sagas-local-templates", f"{name}.json"
+        bucket = "sagas-local-templates"
+        key = f"{name}.json"
         self._upload(bucket, key, json.dumps(template).encode())
         arguments = {
             "StackName": name,

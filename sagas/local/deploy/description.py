@@ -45,14 +45,14 @@ class Description(Parts):
 def describe(clients: Clients, stacks: Iterable[Deployed], pid: int | None) -> Description:
     """Collect the parts of the deployed stacks."""
     topology = Topology()
-    root, path, outputs = "", "", dict[str, str]()
+    root = ""
+    path = ""
+    outputs = dict[str, str]()
     for deployed in stacks:
         topology.add_stack(deployed.template["Resources"], deployed.physical_ids)
         if topology.api is not None:
-            root, path = (
-                f"{clients.endpoint_url}/_aws/execute-api/{topology.api.id}/{topology.api.stage}",
-                topology.api.path,
-            )
+            root = f"{clients.endpoint_url}/_aws/execute-api/{topology.api.id}/{topology.api.stage}"
+            path = topology.api.path
         # In outputs, replace the API's host on AWS with the local host.
         outputs |= {name: root if ".execute-api." in value else value for name, value in deployed.outputs.items()}
     return Description(

@@ -65,7 +65,8 @@ class LiveCode:
     def __init__(
         self, clients: Clients, project: Path, scratch: Path, stacks: Sequence[tuple[Stack, Deployed]]
     ) -> None:
-        self._lambda, self._s3 = clients.client("lambda"), clients.client("s3")
+        self._lambda = clients.client("lambda")
+        self._s3 = clients.client("s3")
         self._project = project
         self._functions: dict[Asset, list[str]] = {}
         self._published: dict[str, list[str]] = {}
@@ -88,7 +89,8 @@ class LiveCode:
     def renew(self, changed: Sequence[Path]) -> tuple[int, bool]:
         """Copy changed files into the functions that use them. Returns the number of functions with new code, and
         whether the stack must be deployed, too, because more than the bodies of functions and methods changed."""
-        everything, touched = False, set[Asset]()
+        everything = False
+        touched = set[Asset]()
         for relative in changed:
             source = self._project / relative
             holders = [asset for asset, code in self._code.items() if (code.path / relative).is_file()]

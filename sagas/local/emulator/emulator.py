@@ -48,7 +48,8 @@ def main() -> int:
     """Serve until the process receives a signal. Returns the exit code: 0 after a graceful shutdown, 3 if another
     emulator holds the lock."""
     port, lock, patience, *options = sys.argv[1:]
-    attached, origins = "--attached" in options, [option for option in options if option != "--attached"]
+    attached = "--attached" in options
+    origins = [option for option in options if option != "--attached"]
     if not hold_lock(Path(lock)):
         return 3
     config = Config()
@@ -67,7 +68,8 @@ def main() -> int:
     schedules = Schedules(_module("ministack.services.eventbridge"), _module("ministack.services.scheduler"))
     follow(schedules, clock, Path(lock).with_name("schedules"))
     _read_streams_aside()
-    app, evaluator = _module("ministack.app"), _module("ministack.core.iam_evaluator")
+    app = _module("ministack.app")
+    evaluator = _module("ministack.core.iam_evaluator")
     check_signatures_of_root(app, evaluator)
     api_gateway = _module("ministack.services.apigateway_v1")
     check_scopes_of_signatures(app, evaluator, _module("ministack.core.sigv4"), api_gateway)
@@ -88,7 +90,8 @@ def main() -> int:
 async def _until_stopped(patience: float, attached: bool, lock: Path) -> None:
     """Wait for a signal, or until the project's folder is gone: nobody could stop the emulator then. Then wait for
     running functions."""
-    loop, stop_requested = asyncio.get_running_loop(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    stop_requested = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stop_requested.set)
     if attached:
@@ -101,7 +104,8 @@ async def _until_stopped(patience: float, attached: bool, lock: Path) -> None:
     if attached:
         loop.remove_reader(sys.stdin.fileno())
     # From here on, nothing new starts, and running functions can finish.
-    lambda_service, runtime = _module("ministack.services.lambda_svc"), _module("ministack.core.lambda_runtime")
+    lambda_service = _module("ministack.services.lambda_svc")
+    runtime = _module("ministack.core.lambda_runtime")
     lambda_service._poll_sqs = lambda: False
     lambda_service._poll_dynamodb_streams = lambda: False
     _module("ministack.services.eventbridge")._tick_scheduled_rules = lambda: None
@@ -145,12 +149,14 @@ class _SkippedTime:
 
     def __init__(self, file: str) -> None:
         self._file = file
-        self._ahead, self._read_at = 0.0, -1.0
+        self._ahead = 0.0
+        self._read_at = -1.0
 
     def ahead(self) -> float:
         now = time.monotonic()
         if now - self._read_at > CLOCK_READ_EVERY:
-            self._ahead, self._read_at = skipped(self._file), now
+            self._ahead = skipped(self._file)
+            self._read_at = now
         return self._ahead
 
     def time(self) -> float:

@@ -18,7 +18,8 @@ def check_signatures_of_root(app: Any, evaluator: Any) -> None:
             return
         headers: dict[str, str] = {}
         for name, value in lines:
-            key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+            key = name.decode("latin-1").lower()
+            text = value.decode("latin-1")
             headers[key] = f"{headers[key]},{text}" if key in headers else text
         by_header = headers.get("authorization", "").startswith("AWS4-")
         # The emulator's S3 checks presigned URLs itself.

@@ -44,7 +44,8 @@ class _Tasks:
 
     def start(self, data: dict[str, Any], _url: str) -> dict[str, Any]:
         """Move the messages of a dead-letter queue to a destination, or back to their source queues."""
-        arn, to = str(data.get("SourceArn", "")), data.get("DestinationArn")
+        arn = str(data.get("SourceArn", ""))
+        to = data.get("DestinationArn")
         source = self._queue("SourceArn", arn)
         policies = (
             json.loads(queue["attributes"].get("RedrivePolicy") or "{}") for queue in self._sqs._queues.values()
@@ -75,7 +76,8 @@ class _Tasks:
 
     def recent(self, data: dict[str, Any], _url: str) -> dict[str, Any]:
         """Return the last tasks of a queue, newest first. None has a handle, because only running tasks have one."""
-        arn, most = str(data.get("SourceArn", "")), min(int(data.get("MaxResults") or 1), _MOST_LISTED)
+        arn = str(data.get("SourceArn", ""))
+        most = min(int(data.get("MaxResults") or 1), _MOST_LISTED)
         self._queue("SourceArn", arn)
         tasks = [task for task in reversed(self._done) if task["SourceArn"] == arn][:most]
         return {"Results": [{name: task[name] for name in task if name != "TaskHandle"} for task in tasks]}

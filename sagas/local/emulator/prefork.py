@@ -94,7 +94,8 @@ class Prefork:
         theirs_in, ours_in = os.pipe()
         ours_out, theirs_out = os.pipe()
         ours_err, theirs_err = os.pipe()
-        theirs, text = [theirs_in, theirs_out, theirs_err], json.dumps(request).encode()
+        theirs = [theirs_in, theirs_out, theirs_err]
+        text = json.dumps(request).encode()
         try:
             socket.send_fds(self._link, [len(text).to_bytes(_LENGTH)], theirs)
             self._link.sendall(text)

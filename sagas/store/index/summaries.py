@@ -47,7 +47,8 @@ class SagaSummaries:
 
         Keys that DynamoDB leaves unprocessed are requested again.
         """
-        summaries, requested = dict[str, SagaSummary](), set(saga_ids)
+        summaries = dict[str, SagaSummary]()
+        requested = set(saga_ids)
         keys = [attributes_of({"saga_id": saga_id}) for saga_id in requested]
         table = self._settings.sagas_table
         for item in self._tables.connection.get_many(table, keys, consistent=True, attributes=_ATTRIBUTES):

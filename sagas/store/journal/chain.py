@@ -75,7 +75,8 @@ def look_through(numbered: Sequence[tuple[int, Entry | None]], seq: int, head: b
 
 def look_through_tombstone(saga_id: str, saga: str, tombstone: Tombstone) -> ChainFinding:
     """Verify the actions in the tombstone of a purged saga."""
-    actions, state = tombstone.actions, tombstone.state
+    actions = tombstone.actions
+    state = tombstone.state
     bad = _gap([action.seq for action in actions], state.seq, actions[0].seq if actions else 1)
     head = tombstone.link
     for action in actions:

@@ -172,6 +172,8 @@ def action_of(entry: Entry) -> Action:
 
 NEVER_STARTED = "NeverStarted"
 """The action in the first slot of a child that must never start. It is not a fact, because no saga exists."""
+REQUEST_SEQ = 1
+"""The number of the journal entry that holds the request."""
 RESULTS = tuple(name for name, kind in ev.FACTS.items() if kind.gives_result)
 """Actions whose entry is a step's result for later steps."""
 _OF_THE_ENTRY = ("index", "attempt")

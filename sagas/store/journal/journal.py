@@ -57,7 +57,8 @@ class Journal:
 
     def item(self, entry: Entry) -> Item:
         """Return ``entry`` as an item in DynamoDB's own JSON. A large payload is stored in S3."""
-        text, ref = entry.payload, None
+        text = entry.payload
+        ref = None
         if text is not None:
             text = self._payloads.encrypted(entry.saga_id, _place_of(entry), text)
         if text is not None and self._payloads.is_large(text):
@@ -192,7 +193,8 @@ class Journal:
 
     def everything(self, saga_id: str) -> list[tuple[int, Entry | None]]:
         """Return all entries with their numbers, in order, with ``None`` for items that no version can read."""
-        query, options = cast("Any", self._tables.connection).query, {"consistent_read": True}
+        query = cast("Any", self._tables.connection).query
+        options = {"consistent_read": True}
         items: list[Item] = list(ResultIterator(query, (self._table, saga_id), options))
         return [(int(item["seq"]["N"]), entry_if_any(item)) for item in items]
 
@@ -252,7 +254,9 @@ def entry_if_any(item: Item) -> Entry | None:
 
 def _entry_of(item: Item) -> Entry:
     """Return the entry of an item. If its payload is in S3, its details name it."""
-    saga_id, seq, action = item["saga_id"]["S"], int(item["seq"]["N"]), item["action"]["S"]
+    saga_id = item["saga_id"]["S"]
+    seq = int(item["seq"]["N"])
+    action = item["action"]["S"]
     what = f"entry {seq} of saga {saga_id}"
     check_format(number_in(item, "format"), what)
     if action not in ACTIONS:
@@ -392,7 +396,8 @@ class Payloads:
         """Return the payload stored under ``key``, and its size. A payload of more than ``most`` bytes is ``None``."""
         with translated("S3", resource=partial(self._uri, key)):
             answer = self._client.get_object(Bucket=self._settings.payload_bucket, Key=key)
-            size, body = int(answer["ContentLength"]), answer["Body"]
+            size = int(answer["ContentLength"])
+            body = answer["Body"]
             if most is not None and size > most:
                 body.close()
                 return None, size

@@ -83,7 +83,8 @@ class Objects:
     def archive(self, listed: Listed, prefix: str, bucket: str = "") -> str:
         """Copy an object to ``{prefix}{key}``. Returns S3's error code; empty if the copy succeeded."""
         source = {"Bucket": self.bucket, "Key": listed.key}
-        bucket, key = bucket or self.bucket, f"{prefix}{listed.key}"
+        bucket = bucket or self.bucket
+        key = f"{prefix}{listed.key}"
         if listed.size <= _LARGEST_COPY:
             code = self._verdict(self._client.copy_object, CopySource=source, Bucket=bucket, Key=key)
         else:

@@ -50,7 +50,8 @@ class ScanPositions:
 
     def move(self, shard: str, before: ScanPosition, after: ScanPosition) -> bool:
         """Move the scan position of a shard; return ``False`` if another run has moved it."""
-        model, upto = self._tables.scan_position, after.upto
+        model = self._tables.scan_position
+        upto = after.upto
         if upto is None:
             raise ValueError("after: upto is missing")
         unchanged = model.by == before.by if before.by else model.by.does_not_exist()

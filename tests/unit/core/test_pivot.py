@@ -18,8 +18,8 @@ from sagas.core.commands import (
     RetryArrived,
     Run,
     Send,
-    StallNoticed,
     Then,
+    Visited,
     Write,
 )
 from sagas.core.events import DeadLetterCause as Cause
@@ -74,7 +74,7 @@ def test_a_cancel_that_came_while_it_ran_comes_to_nothing() -> None:
 
 def test_its_deadline_puts_it_on_the_list_and_it_goes_on() -> None:
     late = replace(BEHIND, deadline=NOW - 1)
-    noticed = apply(late, StallNoticed(MINE))
+    noticed = apply(late, Visited(MINE))
     assert commands(noticed) == (Write(ev.SagaTimedOut()),)
     noted = after(noticed.state, ev.SagaTimedOut())
     assert (noted.status, noted.overdue, noted.attention, noted.ends_at, noted.error_seq) == (
@@ -93,7 +93,7 @@ def test_its_deadline_puts_it_on_the_list_and_it_goes_on() -> None:
         ev.StepDeadLettered(2, Cause.EXHAUSTED)
     )
     stopped = replace(late, status=S.DEAD_LETTERED)
-    assert (stopped.ends_at, apply(stopped, StallNoticed(MINE)).state) == (0, stopped)
+    assert (stopped.ends_at, apply(stopped, Visited(MINE)).state) == (0, stopped)
 
 
 @pytest.mark.parametrize("policy", ["COMPENSATE", "FAIL", "DEAD_LETTER"])
@@ -158,8 +158,8 @@ def test_one_that_stalls_too_often_waits_for_an_operator() -> None:
 def test_one_that_nothing_answers_needs_a_person_and_goes_on() -> None:
     joining = step(T.WAITING, waits_for="children", fan_out=FanOut(2, 2, requests_seq=2))
     waiting = saga(S.WAITING, T.COMPLETED, PIVOT, joining, cursor=2)
-    silence = ev.SagaRecovered(False, 3, attention=True)
-    for state, noticed in ((BEHIND, StallNoticed(MINE)), (waiting, ChildrenSeen(MINE, silence))):
+    silence = ev.MessageResent(unanswered=3, attention=True)
+    for state, noticed in ((BEHIND, Visited(MINE)), (waiting, ChildrenSeen(MINE, silence))):
         claimed = apply(
             replace(state, unanswered=2, updated_at=NOW - 9_000),
             noticed,
@@ -174,7 +174,7 @@ def test_one_that_nothing_answers_needs_a_person_and_goes_on() -> None:
 
 def test_its_parents_order_does_not_undo_it() -> None:
     ordered = replace(ENDED, order=Order(1))
-    assert apply(ordered, StallNoticed(MINE)).state is ordered
+    assert apply(ordered, Visited(MINE)).state is ordered
 
 
 @pytest.mark.parametrize("status", FORWARD[1:])
@@ -220,6 +220,6 @@ def test_what_is_not_behind_it_is_as_it_was() -> None:
     for state in (BEHIND, BUSY):
         plain = tuple(replace(one, pivot=False) for one in state.steps)
         marked = (*plain[:2], replace(plain[2], pivot=True))
-        for event in (cancel(), StallNoticed(MINE), ev.StepFailed(2, 2, BOOM, permanent=True)):
+        for event in (cancel(), Visited(MINE), ev.StepFailed(2, 2, BOOM, permanent=True)):
             was, is_ = apply(replace(state, steps=plain), event), apply(replace(state, steps=marked), event)
             assert (was.then, was.send, was.state.status) == (is_.then, is_.send, is_.state.status)

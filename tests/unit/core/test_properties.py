@@ -24,7 +24,7 @@ from sagas.core.commands import (
     RetryArrived,
     Run,
     SignalArrived,
-    StallNoticed,
+    Visited,
     Write,
 )
 from sagas.core.rules import ForwardPlan, Plan, StepPlan, UndoPlan, needs_attention, next_fact
@@ -218,14 +218,15 @@ EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
     ev.SagaTimedOut: st.just(ev.SagaTimedOut()),
     ev.CancelRequested: st.just(ev.CancelRequested()),
     ev.SagaFailed: st.just(ev.SagaFailed()),
-    ev.SagaRecovered: st.builds(ev.SagaRecovered, booleans, counts, booleans),
+    ev.MessageResent: st.builds(ev.MessageResent, unanswered=counts, attention=booleans),
+    ev.SagaRecovered: st.just(ev.SagaRecovered()),
     ev.SagaRecoveryExhausted: st.just(ev.SagaRecoveryExhausted()),
     ev.SagaRetried: st.just(ev.SagaRetried()),
     ev.SagaResolved: st.builds(ev.SagaResolved, st.just("seen"), st.just("none"), st.sampled_from([(), ("step0",)])),
     MessageArrived: st.builds(
         MessageArrived, indices, booleans, st.integers(1, 4), st.just(0), st.sampled_from("mn"), leases, times
     ),
-    StallNoticed: st.builds(StallNoticed, leases, backlog=st.sampled_from(Backlog)),
+    Visited: st.builds(Visited, leases, backlog=st.sampled_from(Backlog)),
     CancelArrived: st.just(CancelArrived("somebody")),
     SignalArrived: st.just(SignalArrived(0)),
     RetryArrived: st.builds(RetryArrived, leases),
@@ -236,7 +237,7 @@ EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
         st.builds(ev.ChildrenEnded, indices, counts, counts, st.none() | failures)
         | st.builds(ev.StepCompensated, indices, counts)
         | st.builds(ev.CompensationFailed, indices, counts, failures)
-        | st.builds(ev.SagaRecovered, st.just(False), counts, booleans)
+        | st.builds(ev.MessageResent, unanswered=counts, attention=booleans)
         | st.builds(ev.StepDeadLettered, indices, st.just(ev.DeadLetterCause.CODE_MISSING), failure=st.just(GONE)),
         counts,
     ),
@@ -296,7 +297,7 @@ def check(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
         assert not commands(decision)
     if any(isinstance(command, Refuse) for command in commands(decision)):
         assert after is state
-    if state.ended and after is not state and not (isinstance(event, StallNoticed) and state.order):
+    if state.ended and after is not state and not (isinstance(event, Visited) and state.order):
         assert isinstance(event, OPERATORS), "what an operator does to a saga that has ended is listed in OPERATORS"
     _check_backward(state, decision, event)
     return decision
@@ -432,7 +433,7 @@ def test_what_an_arrival_is_to_write_fits(given_: tuple[Plan, SagaState]) -> Non
     mine = Lease("new", NOW + 9, NOW + 9)
     message = MessageArrived(state.cursor, state.undoing, state.dispatch, 0, "x", mine)
     asked = (RetryArrived(mine), CompensateArrived(mine), ResolveArrived(mine, "seen", "none"))
-    for event in (message, StallNoticed(mine), *asked):
+    for event in (message, Visited(mine), *asked):
         decision = decide(plan, state, event, NOW)
         for command in commands(decision):
             if isinstance(command, Write):
@@ -458,7 +459,7 @@ def _live(plan: Plan, state: SagaState, now: float, data: st.DataObject) -> tupl
     index = min(state.cursor, len(state.steps) - 1)
     arrived: Event = MessageArrived(index, state.undoing, state.dispatch, 0, "x", lease)
     if state.lease is not None and data.draw(booleans):
-        arrived = StallNoticed(lease)
+        arrived = Visited(lease)
     elif state.joins and state.lease is None and next_fact(plan, state, now) is None:
         arrived = seen(state, lease, failed=data.draw(booleans))
     decision = decide(plan, state, arrived, now)

@@ -27,7 +27,7 @@ def test_given_up_going_forward_and_undone_without_trouble_is_compensated() -> N
 
 def test_given_up_going_forward_it_may_be_given_up_undoing_too() -> None:
     stalled = replace(given_up(), recovery=Recovery(5), lease=HELD)
-    decision = apply(stalled, ev.SagaRecovered(stall=True))
+    decision = apply(stalled, ev.SagaRecovered())
     assert commands(decision) == (Write(ev.SagaRecoveryExhausted()),)
     assert after(decision.state, ev.SagaRecoveryExhausted()).status is S.COMPENSATION_FAILED
 
@@ -35,7 +35,7 @@ def test_given_up_going_forward_it_may_be_given_up_undoing_too() -> None:
 def test_a_journaled_giving_up_stays_valid_when_a_deployment_grants_more_patience() -> None:
     impatient, patient = plan(max_recovery_attempts=1), plan(max_recovery_attempts=9)
     stalled = saga(S.RUNNING, T.COMPLETED, T.RETRYING, cursor=1, lease=HELD, recovery=Recovery(1))
-    decision = apply(stalled, ev.SagaRecovered(stall=True), by=impatient)
+    decision = apply(stalled, ev.SagaRecovered(), by=impatient)
     assert commands(decision) == (Write(ev.SagaRecoveryExhausted()),)
     assert after(decision.state, ev.SagaRecoveryExhausted(), by=patient).recovery.exhausted
 

@@ -21,8 +21,8 @@ from sagas.core.commands import (
     RetryArrived,
     Run,
     Send,
-    StallNoticed,
     Then,
+    Visited,
     Write,
 )
 from sagas.core.rules import Plan, UndoPlan, quiet_until
@@ -284,7 +284,7 @@ def test_the_message_of_a_step_that_is_done_makes_sure_of_its_successor() -> Non
     assert kinds(apply(moved, message(moved, dispatch=1))) == [Send, Discard]
 
 
-@pytest.mark.parametrize("event", [message(RUNNING), StallNoticed(MINE)])
+@pytest.mark.parametrize("event", [message(RUNNING), Visited(MINE)])
 def test_an_expired_lease_is_taken_over_with_a_fence(event: Event) -> None:
     decision = apply(structs.replace(RUNNING, lease=LAPSED), event)
     assert commands(decision) == (Write(ev.StepLost(0, 1)),)
@@ -295,25 +295,25 @@ def test_an_expired_lease_is_taken_over_with_a_fence(event: Event) -> None:
 
 def test_silence_is_a_stall_and_patience_ends() -> None:
     silent, by = saga(S.RUNNING, T.RETRYING, updated_at=NOW - 500), plan(stale_after=60.0, max_recovery_attempts=0)
-    lost = StallNoticed(MINE, backlog=Backlog.LOST)
+    lost = Visited(MINE, backlog=Backlog.LOST)
     assert commands(apply(structs.replace(silent, updated_at=NOW - 59), lost, by=by)) == ()
     noticed = apply(silent, lost, by=by)
-    assert writes(noticed) == [ev.SagaRecovered(stall=True)]
-    assert writes(apply(noticed.state, ev.SagaRecovered(stall=True), by=by)) == [ev.SagaRecoveryExhausted()]
+    assert writes(noticed) == [ev.SagaRecovered()]
+    assert writes(apply(noticed.state, ev.SagaRecovered(), by=by)) == [ev.SagaRecoveryExhausted()]
 
 
 def test_what_no_queue_shows_to_be_lost_is_sent_anew_and_then_needs_a_person() -> None:
     silent, by = saga(S.RUNNING, T.RETRYING, updated_at=NOW - 9_000), plan(stale_after=60.0, max_recovery_attempts=1)
     for sent in (1, 2, 3):
-        noticed = apply(silent, StallNoticed(MINE), by=by)
-        assert writes(noticed) == [ev.SagaRecovered(False, sent, attention=sent == 2)]
+        noticed = apply(silent, Visited(MINE), by=by)
+        assert writes(noticed) == [ev.MessageResent(unanswered=sent, attention=sent == 2)]
         resent = apply(noticed.state, writes(noticed)[0], by=by)
         assert kinds(resent) == [Send]
         assert (resent.state.recovery.attempts, resent.state.unanswered) == (0, sent)
         assert bool(resent.state.attention) == (sent >= 2)
-        assert commands(apply(resent.state, StallNoticed(MINE), by=by)) == (), "patience begins anew, and has grown"
+        assert commands(apply(resent.state, Visited(MINE), by=by)) == (), "patience begins anew, and has grown"
         silent = structs.replace(resent.state, updated_at=NOW - 9_000)
-    known = after(structs.replace(silent, lease=MINE), ev.SagaRecovered(stall=True), by=by)
+    known = after(structs.replace(silent, lease=MINE), ev.SagaRecovered(), by=by)
     assert (known.recovery.attempts, known.unanswered, bool(known.attention)) == (1, 3, True), "no progress yet"
     answered = after(
         structs.replace(silent.with_step(0, step(T.RUNNING, attempts=1)), lease=MINE), ev.StepCompleted(0, 1)
@@ -331,14 +331,14 @@ def test_the_patience_with_what_nothing_answers_grows_to_an_hour() -> None:
 def test_a_retry_sends_anew_what_nothing_answers() -> None:
     silent = saga(S.RUNNING, T.PENDING, unanswered=3, attention=NOW - 10)
     decision = apply(silent, RetryArrived(MINE, "fixed"))
-    assert writes(decision) == [ev.SagaRecovered(stall=False)]
-    sent = apply(decision.state, ev.SagaRecovered(stall=False))
+    assert writes(decision) == [ev.MessageResent()]
+    sent = apply(decision.state, ev.MessageResent())
     assert (kinds(sent), sent.state.unanswered, sent.state.attention) == ([Send], 0, 0.0)
     assert kinds(apply(structs.replace(silent, lease=HELD), RetryArrived(MINE))) == [Refuse]
 
 
 def test_nobody_interferes_with_a_live_lease() -> None:
-    for event in (StallNoticed(MINE), RetryArrived(MINE), CompensateArrived(MINE)):
+    for event in (Visited(MINE), RetryArrived(MINE), CompensateArrived(MINE)):
         assert apply(RUNNING, event).state is RUNNING
 
 
