@@ -355,6 +355,12 @@ ATTENTION = Operation(
     description="They cannot continue on their own, except for those that wait for a release or for their inputs. "
     "`group=incident` counts them by what is wrong.",
 )
+OVERVIEW = Operation(
+    *("overview", "GET", "/overview", "read", "Show what needs an operator, in numbers", "Overview"),
+    errors="422",
+    description="What the supervisor found at the time `at`: sagas that need attention, by type, sagas in flight, "
+    "overdue sagas, open circuit breakers, and pauses. The answer takes few reads, so it suits polling.",
+)
 TYPES = Operation(
     *("list_types", "GET", "/types", "read", "List the saga types", "Types"),
     errors="422",
@@ -404,7 +410,7 @@ OPENAPI = Operation(
 OPERATIONS: tuple[Operation, ...] = (
     *(LIST, LOOK_UP, START, SHOW, CANCEL, AUDIT, VERIFY, RETRY, COMPENSATE, RESOLVE, SIGNAL, PURGE),
     *(SET_RECOVERY_ATTEMPTS, ATTENTION, TYPES, TYPE, IN_FLIGHT, CHANGE, RECOVER, STATS, BREAKERS, CLOSE_BREAKER),
-    OPENAPI,
+    *(OVERVIEW, OPENAPI),
 )
 """All operations, except the route of public waits, which needs no right."""
 

@@ -51,7 +51,7 @@ OURS = (
     "[a console](../operations/console.md) on your machine; none hosted",
     "by type, status, time and [search keys](../operations/search.md); no query language, no full text",
     f"{FIVE:.2f}, chained 14.20 ([costs](../concepts/cost-model.md))",
-    "alarms and pollers: 4.26 a month for [fifteen steps](../operations/deploying.md#what-it-costs-while-nothing-happens)",
+    "alarms and pollers: 4.45 a month for [fifteen steps](../operations/deploying.md#what-it-costs-while-nothing-happens)",
     "AWS (Lambda, SQS, DynamoDB); steps are plain methods",
 )
 

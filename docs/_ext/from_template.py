@@ -62,6 +62,7 @@ WHY = {
     ("the queue `now`", "sqs:SendMessage"): "end a wait soon after its time, or notify a parent of its child",
     ("the queue `bulk`", "sqs:SendMessage"): "distribute what is due, and count what still waits",
     ("its own queue", "sqs:ReceiveMessage"): "let Lambda receive, and hide a message while its saga waits",
+    ("the dead-letter queues", "sqs:GetQueueAttributes"): "count messages that no saga needs; receive none",
     ("the queue `bulk`", "sqs:ReceiveMessage"): "let Lambda receive",
     ("the queue `now`", "sqs:ReceiveMessage"): "let Lambda receive",
     ("the command queue", "sqs:ReceiveMessage"): "let Lambda receive",
@@ -112,6 +113,8 @@ def called(logical_id: str) -> str:
     plain = re.sub("[0-9A-F]{8}$", "", logical_id).removeprefix("Service")
     if plain == "Log":
         return "the service's log group"
+    if plain.endswith("DeadLetters") and "queues" in plain:
+        return "the dead-letter queues"
     return "its own queue" if "queues" in plain else RESOURCES[plain]
 
 
@@ -233,12 +236,16 @@ def alarms_page(template: Template) -> str:
         [
             f"# Alarms\n\n{NOTE}",
             "Each alarm names its section of [the runbook](../operations/runbook.md) in its description, and notifies `alarm_topic`.",
-            "SAGA stands for a saga type. A service has these:\n",
+            "SAGA stands for a saga type. NeedsAttention and DeadLetters stay until no saga of the type waits for an operator. An alarm",
+            "on such a gauge, or on the length or age of a queue, also notifies when it clears, and so do Failing, Background and",
+            "ApiServerErrors. The others count events, and clear while what they counted may still be wrong.\n",
+            "A service has these:\n",
             *[*head, *few],
             "\n## By step\n",
             'With `alarms="step"`, and with `deployment`, whose alarms roll back what CodeDeploy moves, a service has the following instead of Problem',
             "and Background. They say where, and notice a crash or an old message sooner; each costs 0.10 USD a month. STEP stands for a step, or for",
-            "the steps that share a function.\n",
+            "the steps that share a function. With `deployment` each type also has Rollback, which counts `SagaNeedsAttention` and notifies",
+            "nobody: a saga that begins to wait for an operator stops a gradual deployment, and one that waits already does not.\n",
             *[*head, *(row for row in many if row not in few)],
             "",
         ]

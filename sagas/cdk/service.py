@@ -379,7 +379,14 @@ class SagaService(Construct):
             releases = Releases(self, "Releases", service=options.service, deployment=options.deployment)
         topic = topic_of(self, options.alarm_topic, options.encryption_key)
         by_step = options.alarms_by_step
-        waking = Waking(options.service, topic, options.runbook_url, releases, by_step=by_step)
+        waking = Waking(
+            options.service,
+            topic,
+            options.runbook_url,
+            releases,
+            by_step=by_step,
+            every=options.recover_every,
+        )
         alarms = Alarms(self, "Alarms", waking=waking)
         watch_service(alarms)
         if not by_step:

@@ -25,7 +25,14 @@ if TYPE_CHECKING:
         Summary,
         VerificationView,
     )
-    from sagas.engine.read.overviews import BreakerView, QueueStats, TypeStats, TypeView
+    from sagas.engine.read.overviews import (
+        BreakerView,
+        OverdueSagaView,
+        OverviewView,
+        QueueStats,
+        TypeStats,
+        TypeView,
+    )
     from sagas.engine.read.reports import DueSagaView
 
 _STYLES = {
@@ -223,10 +230,46 @@ def show_incidents(incidents: Iterable[IncidentView], now: float, *, wide: bool 
     say("List the sagas: `sagas attention --sagas`, with the type, step, code and error.")
 
 
+def show_stopped(overview: OverviewView, now: float, *, wide: bool = False) -> None:
+    """Print what is overdue, paused, stopped by a circuit breaker, or left over. ``now``: epoch seconds."""
+    from sagas.client.read.next_action import breaker_error
+
+    rows = list[list[str]]()
+    overdue: dict[str, list[OverdueSagaView]] = {}
+    for saga in overview["overdue"]["sagas"]:
+        overdue.setdefault(saga["type"], []).append(saga)
+    for name, sagas in overdue.items():
+        since = min(saga["due_since"] for saga in sagas)
+        rows.append([name, f"{count_of(len(sagas), 'saga')} overdue", since, "the supervisor has not recovered them"])
+    for breaker in overview["breakers"]:
+        error = breaker["last_error"]
+        what = f"breaker of {breaker['step']} {breaker['state']}"
+        why = "; ".join(filter(None, (f"{breaker['failures']} failures in a row", breaker_error(error))))
+        rows.append([breaker["type"], what, error["at"] if error else "", why])
+    for pause in overview["pauses"]:
+        by = f"by {pause['by']}" if pause["by"] else ""
+        why = ": ".join(filter(None, (by, pause["reason"])))
+        rows.append([pause["type"], _paused(pause), pause["at"] or "", why])
+    for left in overview["messages"]:
+        what = count_of(left["count"], "leftover dead letter")
+        rows.append([left["type"], what, "", "no saga needs them: `sagas dlq show TYPE`"])
+    for row in rows:
+        row[2] = moment(row[2]) if whole(wide) and row[2] else ago(row[2] or None, now)
+    display(listing({"type": 0, "stopped": 0, "since": 2, "why": 1}, rows, wide=wide))
+    more = overview["overdue"]["count"] - len(overview["overdue"]["sagas"])
+    more += sum(overview["left_out"][part] for part in ("breakers", "pauses", "messages"))
+    say(f"As the supervisor found it at {moment(overview['at'])}" + (f"; and {more} more." if more > 0 else "."))
+
+
+def _paused(pause: PauseView) -> str:
+    """Return what a pause stops."""
+    what = pause["step"] or (pause["saga_id"] and f"saga {pause['saga_id'][:8]}") or ""
+    return f"{what} paused".strip() if not pause["starts_only"] else "starts paused"
+
+
 def paused_text(pause: PauseView) -> str:
     """Return a line about a pause: its object, its author, its reason and its end."""
-    what = pause["step"] or (pause["saga_id"] and f"saga {pause['saga_id'][:8]}") or ""
-    kind = f"{what} paused".strip() if not pause["starts_only"] else "starts paused"
+    kind = _paused(pause)
     by = f" by {pause['by']}" if pause["by"] else ""
     until = f" until {moment(pause['until'])}" if pause["until"] else ""
     return f"{kind}{by}{until}" + (f": {pause['reason']}" if pause["reason"] else "")

@@ -55,7 +55,7 @@ def console(
 
     jobs = Jobs(client, rate, service_of(stack, client.region), folder or JobFolder())
     desk = Desk(
-        *(Source(client), session, redaction or ConsoleRedaction(), stack or LOCAL, client.region),
+        *(Source(client, live=stack is None), session, redaction or ConsoleRedaction(), stack or LOCAL, client.region),
         *(lambda: clock() + ahead(), jobs, read_only, ahead, links or Links()),
     )
     routes = [

@@ -18,6 +18,13 @@ _KINDS: dict[str, tuple[float, int]] = {
     # Audit trails are long. Their key contains the time of the saga's last change, so they do not become outdated.
     "audit": (inf, 32),
     "letters": (10 / 3, 1_000),
+    # The supervisor counts at most once a minute.
+    "overview": (10.0, 1),
+    # Their keys contain what the overview says of them, so they do not become outdated.
+    "incidents": (inf, 8),
+    "incident": (inf, 100),
+    "waiting": (inf, 8),
+    "names": (600.0, 1),
     # A chart needs up to sixty calls.
     "since": (60.0, 1_000),
     "stats": (60.0, 1_000),
@@ -70,19 +77,20 @@ class Cache:
             answer = self._answers[key[0]].get(key)
         return otherwise if answer is None or answer.value is None else cast("T", answer.value)
 
-    def in_background(self, key: Key, ask: Callable[[], T], otherwise: T) -> T:
-        """Return the last answer. If it is old, refresh it in the background, so no page waits."""
+    def in_background(self, key: Key, ask: Callable[[], T], otherwise: T, lifetime: float = _BACKGROUND) -> T:
+        """Return the last answer. If it is older than ``lifetime`` seconds, refresh it in the background, so no page
+        waits."""
 
         def run() -> None:
             try:
-                self.get(key, ask, _BACKGROUND)
+                self.get(key, ask, lifetime)
             finally:
                 with self._lock:
                     self._answer(key).asking = False
 
         with self._lock:
             answer = self._answer(key)
-            due = self._clock() - answer.at >= _BACKGROUND and not answer.asking
+            due = self._clock() - answer.at >= lifetime and not answer.asking
             answer.asking |= due
         if due:
             self._submit(run)

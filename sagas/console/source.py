@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from typing import Any, TypeVar
 
 from sagas.client.endpoints import COMMANDS
@@ -23,8 +22,14 @@ _MOST_IN_FULL = 24
 """A list reads at most this many full sagas, for their errors. The next refresh reads the others."""
 _SHORTEST_ID = 4
 """The service accepts the start of an id if it has at least this many characters."""
-_PAGES_OF_RUNNING = 3
-"""The search for dead workers reads at most this many pages of a hundred running sagas."""
+_SETTLES = 120.0
+"""Seconds after an action for which the overview may not show what has become of it."""
+_WAITING = 50
+"""The console shows at most this many sagas that wait for an operator's signal."""
+_CROWDED = 1_000
+"""With this many sagas in flight, the service finds those that wait only among the newest."""
+_SWEEPS = 600.0
+"""Lifetime in seconds of the state of sweeps, which run every hour."""
 _MOST_INCIDENTS = 24
 """The console reads the sagas of at most this many incidents."""
 _MOST_NEEDING = 100
@@ -32,10 +37,14 @@ _MOST_NEEDING = 100
 
 
 class Source:
-    """Reads the service, and caches its answers. Actions call its ``client`` directly. ``clock``: monotonic seconds."""
+    """Reads the service, and caches its answers. Actions call its ``client`` directly. ``clock``: monotonic seconds.
+    ``live``: have the supervisor count for each overview, as on this machine, where that costs nothing."""
 
-    def __init__(self, client: Any, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, client: Any, clock: Callable[[], float] = time.monotonic, *, live: bool = False) -> None:
         self.client = client
+        self._clock = clock
+        self._live = live
+        self._acted = -_SETTLES
         self._pool = ThreadPoolExecutor(_THREADS, "sagas-console")
         self._cache = Cache(clock, self._pool.submit)
 
@@ -43,6 +52,7 @@ class Source:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def forget(self) -> None:
+        self._acted = self._clock()
         self._cache.forget()
 
     def show(self, name: str, saga_id: str) -> Any:
@@ -76,23 +86,56 @@ class Source:
         )
 
     def sweeps(self) -> list[Any]:
-        """Return the state of the sweeps, at most a minute old; empty at first."""
+        """Return the state of the sweeps, at most ten minutes old; empty at first."""
         nothing: list[Any] = []
-        return self._cache.in_background(("sweeps",), lambda: _tolerant(lambda: self.client.sweeps(), nothing), nothing)
+        ask = partial(_tolerant, self.client.sweeps, nothing)
+        return self._cache.in_background(("sweeps",), ask, nothing, _SWEEPS)
 
     def together(self, *asks: Callable[[], Any]) -> list[Any]:
         return [future.result() for future in [self._pool.submit(ask) for ask in asks]]
 
-    def dead_lettered(self, name: str) -> int | None:
-        """Return the number of DEAD_LETTERED sagas of a type; ``None`` if unknown."""
-        stats = self.stats(name)
-        if not stats or not stats["types"] or "DEAD_LETTERED" in stats["types"][0]["at_least"]:
-            return None
-        return stats["types"][0]["statuses"].get("DEAD_LETTERED", 0)
+    def overview(self) -> Any:
+        """Return what the supervisor found last."""
+        ask = partial(self.client.overview, now=True) if self._live else self.client.overview
+        return self._cache.get(("overview",), ask, 1.0 if self._live else None)
 
-    def incidents(self) -> Any:
-        """Return the incidents for which sagas need an operator, with counts."""
-        return self._cache.get(("incidents",), self.client.incidents)
+    def _known(self, kind: str, seen: Hashable, ask: Callable[[], T]) -> T:
+        """Return an answer that is asked for only if the overview has changed. ``seen`` is the part of it that tells
+        other answers apart; ``None`` if there is none. For a while after an action, the overview may not show its
+        effect."""
+        settling = self._clock() - self._acted < _SETTLES
+        return self._cache.get((kind, seen), ask, 1.0 if settling or seen is None else None)
+
+    def _overview_if_read(self) -> Any:
+        """Return the overview; ``None`` if it cannot be read, which keeps no other part of a page from being read."""
+        try:
+            return self.overview()
+        except InvalidRequest:
+            raise
+        except SagaError:
+            return None
+
+    def incidents(self, letters: Mapping[str, int | None] | None = None) -> Any:
+        """Return the incidents for which sagas need an operator, with counts. ``letters``: numbers of dead letters that
+        the answer must not be older than."""
+        overview = self._overview_if_read()
+        seen = overview and (overview["attention"]["tag"], tuple((letters or {}).items()))
+        return self._known("incidents", seen, self.client.incidents)
+
+    def waiting(self) -> list[Any] | None:
+        """Return some sagas that wait; ``None`` if too many are in flight to find them."""
+
+        def ask() -> list[Any]:
+            return self.client.list(status="WAITING", limit=_WAITING)["sagas"]
+
+        overview = self._overview_if_read()
+        if overview is None:
+            return self._known("waiting", None, ask)
+        in_flight = overview["open"]
+        number = in_flight["due"] + in_flight["waiting"] + in_flight["paused"]
+        if not 0 < number < _CROWDED:
+            return None if number else []
+        return self._known("waiting", in_flight["tag"], ask)
 
     def needing(self, name: str) -> list[Any]:
         """Return sagas of a type that need an operator, at most a hundred."""
@@ -113,39 +156,30 @@ class Source:
         def ask() -> list[Any]:
             return self.client.attention(incident["type"], **kind, limit=_MOST_NEEDING)["sagas"]
 
-        return self._cache.get(("attention", incident["type"], *kind.values()), ask)
+        seen = incident["type"], *kind.values(), incident["count"], incident["first_seen"], incident["last_seen"]
+        return self._known("incident", seen, ask)
 
     def counts(self) -> dict[str, str]:
         """Return the numbers in the console's menu, by path, at most a minute old."""
-        nothing: dict[str, Any] = {"incidents": [], "at_least": False}
-        found = self._cache.in_background(("incidents",), self.client.incidents, nothing)
-        breakers = self._cache.in_background(("breakers",), self.client.breakers, list[Any]())
+        overview = self._cache.in_background(("overview",), self.client.overview, None)
         letters = self._cache.in_background(("all letters",), self._all_letters, 0)
-        counts = {
-            "/": f"{sum(incident['count'] for incident in found['incidents'])}{'+' * counted_short(found)}",
-            "/letters": str(letters),
-            "/breakers": str(sum(breaker["state"] != "closed" for breaker in breakers)),
-        }
+        counts = {"/letters": str(letters)}
+        if overview is not None:
+            attention = overview["attention"]
+            counts["/"] = f"{attention['count']}{'+' * attention['at_least']}"
+            counts["/breakers"] = str(len(overview["breakers"]) + overview["left_out"]["breakers"])
         return {place: count for place, count in counts.items() if count != "0"}
 
     def _all_letters(self) -> int:
         return sum(self.letters(name) or 0 for name in self._letter_queues())
 
     def _letter_queues(self) -> list[str]:
-        return [*(saga_type["type"] for saga_type in self.types()), COMMANDS]
+        names = self._cache.get(("names",), lambda: [saga_type["type"] for saga_type in self.client.types()])
+        return [*names, COMMANDS]
 
     def caller(self) -> str:
         """Return the caller's identity, at most a minute old; empty at first."""
         return self._cache.in_background(("caller",), lambda: _tolerant(lambda: self.client.caller(), ""), "")
-
-    def leased(self) -> list[Any]:
-        """Return summaries of sagas that have a lease, among the newest few hundred per status."""
-        found = list[Any]()
-        for status in ("RUNNING", "COMPENSATING"):
-            listed = pages(lambda cursor, status=status: self.list(status=status, limit=100, cursor=cursor))
-            for page in islice(listed, _PAGES_OF_RUNNING):
-                found += [saga for saga in page["sagas"] if saga.get("lease")]
-        return found
 
     def types(self) -> list[Any]:
         return self._cache.get(("types",), self.client.types)

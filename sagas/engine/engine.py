@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from sagas.engine.operate.pausing import Pausing
     from sagas.engine.operate.signals import Signals
     from sagas.engine.read.in_flight import InFlight
+    from sagas.engine.read.overview import Overview
     from sagas.engine.read.reader import Reader
     from sagas.engine.read.statistics import Statistics
     from sagas.engine.start.blueprints import Blueprints
@@ -485,8 +486,35 @@ class Engine:
         """Counts sagas."""
         from sagas.engine.read.statistics import Statistics
 
-        operations = self.breaker_operations
-        return Statistics(self.registry, self.control, self.listing, self.queues, self.pauses, operations, self.clock)
+        return Statistics(
+            self.registry,
+            self.control,
+            self.listing,
+            self.queues,
+            self.pauses,
+            self.breaker_operations,
+            self.overview,
+            self.clock,
+        )
+
+    @cached_property
+    def overview(self) -> Overview:
+        """What an operator has to know first."""
+        from sagas.engine.read.overview import Overview
+        from sagas.store.overview import OverviewItem
+
+        return Overview(
+            self.registry,
+            self.control,
+            self.listing,
+            self.breakers,
+            self.pauses,
+            self.auto_disabler,
+            OverviewItem(self.tables, self.settings),
+            self.queues,
+            self.clock,
+            self.every,
+        )
 
     @cached_property
     def in_flight(self) -> InFlight:

@@ -1,4 +1,5 @@
-"""The scheduled function. It recovers stalled sagas, purges old ones, sweeps orphans, and verifies audit trails."""
+"""The scheduled function. It recovers stalled sagas, purges old ones, sweeps orphans, verifies audit trails, and writes
+the overview."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from sagas.engine.engine import Engine
 from sagas.errors import InvalidRequest, Problem, WrongTables
 from sagas.handlers.invocation import warm
 from sagas.handlers.tasks.finding import find
+from sagas.handlers.tasks.overview import write_overview
 from sagas.handlers.tasks.publishing import replay
 from sagas.handlers.tasks.purging import purge
 from sagas.handlers.tasks.recovering import RULES, recover
@@ -22,6 +24,7 @@ from sagas.handlers.telemetry import telemetry, traced, tracer
 _FIELDS: Mapping[str, Sequence[str]] = {
     "tick": ("time", "sample"),
     "recover": ("queue", *RULES),
+    "overview": (),
     "purge": ("queue",),
     "sweep": ("type", "now", "dry_run", "force", "start_after", "seconds"),
     "sweeps": (),
@@ -82,6 +85,8 @@ def _run(task: str, event: dict[str, Any], context: Any) -> dict[str, Any]:
         return {**recover(event, context, _engine())}
     if task == "purge":
         return {**purge(context, _engine())}
+    if task == "overview":
+        return write_overview(_engine())
     if task == "sweep":
         return sweep(event, context, _engine())
     if task == "sweeps":
@@ -97,4 +102,4 @@ def reset() -> None:
     tracer.cache_clear()
 
 
-warm(lambda: _engine().warm("finder", "recovery", "purger", "verifier"))
+warm(lambda: _engine().warm("finder", "recovery", "overview", "purger", "verifier"))

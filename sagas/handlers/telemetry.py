@@ -49,6 +49,10 @@ METRICS: Final = {
     "SagaCompensationFailed": Metric("A saga has ended COMPENSATION_FAILED: an undo failed for good."),
     "SagaDeadLettered": Metric("A saga has become DEAD_LETTERED: it waits for an operator."),
     "SagaNeedsAttention": Metric("A saga has begun to need an operator, for any reason."),
+    "SagasNeedingAttention": Metric(
+        "At each run of the supervisor: how many sagas wait for an operator, while there are any; and once when the "
+        "last one has gone."
+    ),
     "SagaDuration": Metric(
         "A saga has ended: time since its start, including waits and retries.", unit=MetricUnit.Milliseconds
     ),
@@ -75,6 +79,11 @@ METRICS: Final = {
     "SweepListed": Metric("A round of a sweep has ended: objects listed."),
     "SweepOrphans": Metric("A round of a sweep has ended: orphans and unreferenced objects found."),
     "SweepDuration": Metric("A round of a sweep has ended: its duration.", unit=MetricUnit.Seconds),
+    "LeftoverMessages": Metric(
+        "At each run of the supervisor: how many dead letters no saga needs, while there are any; and once when the "
+        "last one has gone.",
+        "service",
+    ),
     "RecoveryFailed": Metric(
         "The number of sagas that the supervisor could not recover; the next run retries.", "service"
     ),

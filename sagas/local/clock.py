@@ -79,6 +79,7 @@ class StackClock:
                 totals = {name: totals.get(name, type(value)()) + value for name, value in report.items()}
                 self._supervise("purge")
             self._settle()
+            self._supervise("overview")
         except (BotoCoreError, ClientError) as error:
             raise LocalStackError(f"{self._description.endpoint_url}: {error}") from error
         return totals

@@ -155,6 +155,10 @@ class Queues:
         """Return the approximate number of messages in a work queue: visible, in flight and delayed."""
         return self._count(self._routes.work_queue(queue))
 
+    def dead_letters(self, saga: str) -> int:
+        """Return the approximate number of messages in a saga's dead-letter queue."""
+        return self._count(self._routes.dead_letters(saga))
+
     def delay_record(self, record: Mapping[str, Any], seconds: float) -> None:
         """Hide a received message of any kind for ``seconds``, after which it returns."""
         self._change_visibility(self._routes.by_arn(record["eventSourceARN"]), record["receiptHandle"], seconds)

@@ -27,6 +27,8 @@ def backoff(tries: int, chance: float, longest: float = LONGEST_BACKOFF) -> floa
 
 _ROOM = 64
 """Maximum characters of a derived name before its token. SQS allows 80 in all."""
+DEAD_LETTERS = "dead-letters"
+"""This cannot be the name of a step, because it is not an identifier."""
 TYPES_FILE = "sagas-types.json"
 """A file next to a function's code, with the saga types that do not fit into its environment variables."""
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]")
@@ -49,12 +51,14 @@ class Routes(Struct, frozen=True):
         queues: queue names by saga and step.
         lanes: by saga, the steps without their own queue, each with the step whose queue it uses.
         work: the names of the service's own work queues that the function can send to.
+        letters: the names of the dead-letter queues by saga.
     """
 
     base: str
     queues: dict[str, dict[str, str]]
     work: dict[str, str] = field(default_factory=dict[str, str])
     lanes: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    letters: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
     def parse(
@@ -77,7 +81,8 @@ class Routes(Struct, frozen=True):
             saga: {step: derived_name(saga, shared or grouped.get(saga, {}).get(step, step), token) for step in names}
             for saga, names in steps.items()
         }
-        return cls(data["base"], queues, data.get("work", {}))
+        letters = {saga: derived_name(saga, DEAD_LETTERS, token) for saga in steps}
+        return cls(data["base"], queues, data.get("work", {}), letters=letters)
 
     def queue(self, saga: str, step: str) -> str:
         """Return the URL of a step's queue."""
@@ -96,6 +101,12 @@ class Routes(Struct, frozen=True):
         if name not in self.work:
             raise NotFound(f"this function has no work queue {name!r}")
         return f"{self.base}/{self.work[name]}"
+
+    def dead_letters(self, saga: str) -> str:
+        """Return the URL of a saga's dead-letter queue."""
+        if saga not in self.letters:
+            raise NotFound(f"no dead-letter queue is deployed for saga {saga!r}")
+        return f"{self.base}/{self.letters[saga]}"
 
     def by_arn(self, arn: str) -> str:
         """Return the URL of the queue with an ARN."""

@@ -162,6 +162,8 @@ def tables_over(settings: StoreSettings, connection: SharedConnection, best_effo
         saga_id = UnicodeAttribute(hash_key=True)
         failures = UnicodeSetAttribute(null=True)
         paused_until = UnicodeAttribute(null=True)
+        open_shard = UnicodeAttribute(null=True)
+        due = UnicodeAttribute(null=True)
 
     class WatermarkItem(Model):
         """The progress of a step's queue. It is stored in the table of sagas, under a key that no saga can have."""

@@ -52,6 +52,7 @@ def idle(template: Template) -> dict[str, float]:
         "dashboard": 3.00 * len(of_type(template, "AWS::CloudWatch::Dashboard")),
         "the supervisor": 0.12,
         "its traces": calls * 5.00 / 1_000_000 if traced else 0,
+        "the overview": 0.09,  # by tests/handlers/test_overview.py
         "secret": 0.40 * len(of_type(template, "AWS::SecretsManager::Secret")),
         "key": 1.00 * len(of_type(template, "AWS::KMS::Key")),
     }
@@ -97,11 +98,11 @@ class TestPage:
         (line,) = [line for line in PAGE.read_text().splitlines() if line.startswith(f"| {beginning}")]
         return line.split("|")[-2].strip(" *")
 
-    @pytest.mark.parametrize("part", ["polling", "alarms", "dashboard", "the supervisor", "its traces"])
+    @pytest.mark.parametrize("part", ["polling", "alarms", "dashboard", "the supervisor", "its traces", "the overview"])
     def test_a_part(self, part: str, template: Template) -> None:
         assert self.row(part) == f"{idle(template)[part]:.2f}"
 
     def test_the_sum(self, template: Template) -> None:
-        parts = ("polling", "alarms", "dashboard", "the supervisor", "its traces", "tables")
+        parts = ("polling", "alarms", "dashboard", "the supervisor", "its traces", "the overview", "tables")
         assert self.row("**together**") == f"{sum(float(self.row(part)) for part in parts):.2f}"
         assert not idle(template)["secret"]

@@ -29,7 +29,7 @@ Grant = Callable[..., object]
 
 ID = "019aa59c-fb80-7c1e-9b52-4f6d0a3e8b17"
 OURS, OTHER = "checkout", "create-zip"
-LISTS = {"GET/sagas", "GET/attention", "GET/types", "GET/stats", "GET/breakers", "GET/openapi.json"}
+LISTS = {"GET/sagas", "GET/attention", "GET/types", "GET/stats", "GET/breakers", "GET/overview", "GET/openapi.json"}
 BY_ID_ALONE = f"GET/sagas/{ID}"
 """Whose saga that is, IAM does not see."""
 EVERY = ("start", "read", "signal", "cancel", "operate", "purge")

@@ -49,12 +49,12 @@ def two() -> Stack:
 
 class TestAlarms:
     def test_are_few_by_default(self, of_type: Find) -> None:
-        """Two for each type and three for the service, and those of what only some types have."""
+        """Two for each type and four for the service, and those of what only some types have."""
         found = sorted(alarm.get("MetricName", "math") for alarm in of_type(ALARM))
         assert found == sorted(
             [
-                *["SagaNeedsAttention", "Failing"] * 5,
-                *["ServiceProblem", "math", "5XXError"],
+                *["SagasNeedingAttention", "Failing"] * 5,
+                *["ServiceProblem", "math", "5XXError", "LeftoverMessages"],
                 *["SweepStopped", "SweepFailed", "BreakerOpened"],
             ]
         )
@@ -80,9 +80,11 @@ class TestAlarms:
         found = sorted((one["Namespace"], one["MetricName"]) for one in of_kind(service(alarms="step"), ALARM))
         assert found == sorted(
             [
-                *[("AWS/SQS", "ApproximateNumberOfMessagesVisible")] * 2,
+                ("AWS/SQS", "ApproximateNumberOfMessagesVisible"),
                 ("AWS/SQS", "ApproximateAgeOfOldestMessage"),
-                *[("Sagas", "SagaNeedsAttention"), ("Sagas", "Failing")],
+                *[("Sagas", "SagasNeedingAttention")] * 2,
+                ("Sagas", "LeftoverMessages"),
+                ("Sagas", "Failing"),
                 *[("Sagas", "OldestOverdueSaga")] * 2,
                 *[("Sagas", "SagaWithoutCode"), ("Sagas", "NewerMessageFormat")],
                 *[("Sagas", "AuditMismatch"), ("Sagas", "InputsUnread"), ("Sagas", "WrongTables")],
@@ -148,6 +150,26 @@ class TestAlarms:
         (policy,) = of_kind(template, "AWS::SNS::TopicPolicy")
         allowed = [one for one in policy["PolicyDocument"]["Statement"] if one["Effect"] == "Allow"]
         assert [one["Principal"] for one in allowed] == [{"Service": "cloudwatch.amazonaws.com"}]
+
+    @pytest.mark.parametrize("alarms", ["type", "step"])
+    def test_tell_when_they_clear_unless_they_count_events(self, alarms: Any) -> None:
+        """A count of events clears while what was counted is still wrong."""
+        template = service(Loan, saga_of(1, 2, auto_disable=AutoDisable()), alarm_topic="a@b.de", alarms=alarms)
+        clearing = ("Failing", "Background", "ApiServerErrors")
+        for id, alarm in by_id(template, ALARM).items():
+            gauge = alarm.get("Statistic") == "Maximum"
+            told = gauge or any(re.search(rf"{name}[0-9A-F]{{8}}$", id) for name in clearing)
+            assert alarm.get("OKActions") == (alarm["AlarmActions"] if told else None), id
+        gauges = [one["MetricName"] for one in of_kind(template, ALARM) if one.get("Statistic") == "Maximum"]
+        assert gauges.count("SagasNeedingAttention") == (4 if alarms == "step" else 2)
+
+    @pytest.mark.parametrize(("minutes", "period"), [(1, 300), (2, 300), (3, 360), (5, 600)])
+    def test_see_a_gauge_in_each_period(self, minutes: int, period: int) -> None:
+        """A run of the supervisor that is some seconds late leaves no period without a number."""
+        alarms = of_kind(service(recover_every=timedelta(minutes=minutes)), ALARM)
+        (needing,) = [one for one in alarms if one.get("MetricName") == "SagasNeedingAttention"]
+        assert (needing["Period"], needing["EvaluationPeriods"], needing["Statistic"]) == (period, 1, "Maximum")
+        assert needing["TreatMissingData"] == "notBreaching"
 
     def test_tell_nobody_by_a_word(self) -> None:
         with pytest.raises(DefinitionError, match="alarm_topic must be a topic or an e-mail address, not 'ops'"):

@@ -187,7 +187,7 @@ def test_no_request_asks_for_more_than_it_needs(deployed: Make, wire: Wire) -> N
     assert not any("ReturnConsumedCapacity" in parameters for _, parameters in wire.requests)
 
 
-def test_one_line_of_sagas_attention_is_read_from_the_index_alone(
+def test_one_line_of_sagas_attention_is_read_from_the_index_and_the_overview(
     deployed: Make, wire: Wire, api: StubApi, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     w = deployed(Fatal)
@@ -209,16 +209,18 @@ def test_one_line_of_sagas_attention_is_read_from_the_index_alone(
         return answer["statusCode"], json.loads(answer["body"]), {}
 
     monkeypatch.setattr(api, "next", served)
+    w.engine.overview.run()
     run("attention")  # over how many shards they are spread is read once
     wire.requests.clear()
     head, line, *_ = run("attention").stdout.splitlines()
     assert head.split()[:4] == ["type", "step", "error", "sagas"]
     assert line.split()[:4] == ["fatal", "second", "RuntimeError", "741"]
-    assert len(api.asked) == 2  # one request for each run
+    assert len(api.asked) == 4  # each run asks for the incidents, and for the overview
     # All are in one shard. Its first keys are read, the sagas like them are counted, then come the last key and what
     # follows.
-    assert len(wire.requests) == shards + 3
-    assert {(name, asked.get("IndexName")) for name, asked in wire.requests} == {("Query", "incidents")}
+    *listed, overview = [(name, asked.get("IndexName")) for name, asked in wire.requests]
+    assert listed == [("Query", "incidents")] * (shards + 3)
+    assert overview == ("GetItem", None)
 
 
 def test_which_types_are_paused_is_read_once_in_five_seconds_at_half_the_price(deployed: Make, wire: Wire) -> None:

@@ -108,7 +108,8 @@ def test_a_tick_at_midnight_runs_all_tasks(reference: Callable[[], Site]) -> Non
     nothing = {"found": 0, "messages": 0, "finished": True}
     assert report["recover"] == report["purge"] == nothing
     assert report["verify"] == {"verified": 0, "failed": 0, "broken": []}
-    assert set(report) == {"recover", "purge", "verify", "sweep"}
+    assert report["overview"] == {"needing": 0, "written": True}
+    assert set(report) == {"recover", "overview", "purge", "verify", "sweep"}
 
 
 def test_a_tick_with_nothing_to_recover(reference: Callable[[], Site]) -> None:

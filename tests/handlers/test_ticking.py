@@ -30,13 +30,13 @@ def due(at: datetime, every: int = 1, sample: int = 100) -> list[str]:
 def test_each_period_has_one_tick_of_its_task(every: int) -> None:
     ticks = [MIDNIGHT + timedelta(minutes=minute) for minute in range(0, 24 * 60, every)]
     counts = Counter(task for at in ticks for task in due(at, every))
-    assert counts == {"recover": len(ticks), "purge": 288, "sweep": 24, "verify": 1}
+    assert counts == {"recover": len(ticks), "overview": len(ticks), "purge": 288, "sweep": 24, "verify": 1}
 
 
-def test_all_are_due_at_midnight_and_none_but_recovery_a_minute_later() -> None:
-    assert due(MIDNIGHT) == ["recover", "purge", "sweep", "verify"]
-    assert due(MIDNIGHT + timedelta(minutes=1)) == ["recover"]
-    assert due(MIDNIGHT, sample=0) == ["recover", "purge", "sweep"]
+def test_all_are_due_at_midnight_and_only_recovery_and_overview_a_minute_later() -> None:
+    assert due(MIDNIGHT) == ["recover", "overview", "purge", "sweep", "verify"]
+    assert due(MIDNIGHT + timedelta(minutes=1)) == ["recover", "overview"]
+    assert due(MIDNIGHT, sample=0) == ["recover", "overview", "purge", "sweep"]
 
 
 def test_each_task_gets_an_equal_part_of_what_is_left() -> None:
@@ -66,7 +66,7 @@ def test_a_tick_runs_what_is_due(trips: Site) -> None:
     trips.lose_messages()
     trips.clock.advance(600)
     counts = supervisor.handler(load("schedule_tick"), LambdaContext())
-    assert list(counts) == ["recover", "purge", "sweep", "verify"]
+    assert list(counts) == ["recover", "overview", "purge", "sweep", "verify"]
     assert counts["recover"]["found"] == 1
 
 

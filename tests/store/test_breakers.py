@@ -54,11 +54,18 @@ def test_many_are_read_together(items: BreakerItems, step: str) -> None:
     assert items.get_many([]) == {}
 
 
-def test_is_under_a_key_of_its_own_and_in_no_index(store: Store, items: BreakerItems, step: str) -> None:
+def test_is_under_a_key_of_its_own_and_in_an_index_only_while_it_is_not_closed(
+    store: Store, items: BreakerItems, step: str
+) -> None:
     items.swap("trip", step, BreakerState(), STATE)
     item = store.item(f"breaker#trip#{step}")
     assert item is not None
-    assert not {"open_shard", "name_shard", "due", "expires_at"} & item.keys()
+    assert (item["open_shard"], item["due"]) == ({"S": "stopped"}, item["open_until"])
+    assert not {"name_shard", "incident_shard", "expires_at"} & item.keys()
+    items.close("trip", step, NOW, "r2")
+    item = store.item(f"breaker#trip#{step}")
+    assert item is not None
+    assert not {"open_shard", "due"} & item.keys()
 
 
 def test_refuses_what_was_changed_meanwhile(items: BreakerItems, step: str) -> None:

@@ -14,7 +14,7 @@ from moto.core.models import DEFAULT_ACCOUNT_ID as ACCOUNT_ID
 from moto.sqs.models import sqs_backends
 
 from sagas.authoring.definition.definition import definition_of
-from sagas.messaging.routes import Routes, derived_name
+from sagas.messaging.routes import DEAD_LETTERS, Routes, derived_name
 
 REGION = "eu-central-1"
 
@@ -149,7 +149,7 @@ class HandmadeStack:
 
     def _deploy(self, saga_class: type[Any], prefix: str) -> None:
         definition = definition_of(saga_class)
-        dead = f"{prefix}-{definition.name}-dead"
+        dead = derived_name(definition.name, DEAD_LETTERS, prefix)
         self.dead[definition.name] = self.sqs.create_queue(QueueName=dead)["QueueUrl"]
         arn = self.sqs.get_queue_attributes(QueueUrl=self.dead[definition.name], AttributeNames=["QueueArn"])
         self.queues[definition.name] = {}

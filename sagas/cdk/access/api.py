@@ -217,7 +217,9 @@ class SagaApi(Construct, Part):
         function = self._function
         errors = alarms.watch_errors("ApiErrors", function.function, what)
         failed = self.rest_api.metric_server_error(period=FEW_MINUTES, statistic="Sum")
-        failing = alarms.watch("ApiServerErrors", failed, "The API returns 5xx.", "api-errors", periods=3, breaching=2)
+        failing = alarms.watch(
+            "ApiServerErrors", failed, "The API returns 5xx.", "api-errors", periods=3, breaching=2, clears=True
+        )
         alarms.watch_throttles("ApiThrottles", function.function, what)
         alarms.guard(function, function.alias, *errors, failing)
 

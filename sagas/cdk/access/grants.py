@@ -17,11 +17,12 @@ from constructs import Construct
 from sagas.authoring.definition.definition import SagaDefinition
 from sagas.cdk.access.sizes import Fitting
 from sagas.cdk.data.encryption import via_services
-from sagas.cdk.data.queues import DEAD_LETTERS, SagaQueues
+from sagas.cdk.data.queues import SagaQueues
 from sagas.cdk.layout.acknowledge import acknowledge_objects
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.options.service_options import AnyKey
 from sagas.errors import DefinitionError
+from sagas.messaging.routes import DEAD_LETTERS
 from sagas.operations import OPERATIONS
 
 Grantee = iam.IGrantable | iam.Role | iam.User | iam.Group | iam.ManagedPolicy | iam.Policy

@@ -9,12 +9,13 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 
 from sagas.cdk.data.encryption import allow_key
-from sagas.cdk.data.queues import DEAD_LETTERS, SagaQueues
+from sagas.cdk.data.queues import SagaQueues
 from sagas.cdk.data.tables import BY_NAME_INDEX, ENDED_INDEX, INCIDENTS_INDEX, OPEN_INDEX, Stores
 from sagas.cdk.layout.acknowledge import acknowledge_objects
 from sagas.cdk.layout.nested_stacks import MOST_IN_ROLE
 from sagas.cdk.layout.roles import OwnRole
 from sagas.cdk.options.existing import AnyTable
+from sagas.messaging.routes import DEAD_LETTERS
 
 ARCHIVE = "archive/"
 """The key prefix of a sweep's archive, as in ``sagas.engine.sweep.sweep_pages``, which a deployment cannot import."""
@@ -139,6 +140,17 @@ def allow_sending(role: OwnRole, queues: Iterable[SagaQueues], *, counting: bool
     # When a policy exceeds IAM's limit, the CDK moves whole statements to another policy. So keep statements small.
     for start in range(0, len(arns), _STATEMENT):
         _allow(role, actions, arns[start : start + _STATEMENT])
+
+
+def allow_counting_letters(role: OwnRole, queues: Iterable[SagaQueues]) -> None:
+    """Let the supervisor read the number of messages in the dead-letter queues of these sagas."""
+    several = list(queues)
+    letters = [own.arn_of_letters(role) for own in several]
+    if len(several) > MOST_IN_ROLE:
+        letters = [several[0].arn_of_all(role, f"*-{DEAD_LETTERS}")]
+        acknowledge_objects(role, letters[0], "A role has no room for the names of all queues of the service.")
+    if letters:
+        _allow(role, ["sqs:GetQueueAttributes"], letters)
 
 
 def allow_working(role: OwnRole, queue: sqs.IQueue, *, counting: bool = True) -> None:

@@ -16,7 +16,13 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.cdk.compute.functions import SagaFunction, SharedAssets
-from sagas.cdk.compute.permissions import allow_all_sagas, allow_finding_leftovers, allow_sending, allow_working
+from sagas.cdk.compute.permissions import (
+    allow_all_sagas,
+    allow_counting_letters,
+    allow_finding_leftovers,
+    allow_sending,
+    allow_working,
+)
 from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.layout.tags import tag_part
 from sagas.cdk.options.function_options import USUAL
@@ -59,6 +65,7 @@ class SupervisorFunction(SagaFunction, Part):
         allow_all_sagas(self.role, shared.tables)
         allow_finding_leftovers(self.role, shared.tables)
         allow_sending(self.role, shared.queues.values(), counting=True)
+        allow_counting_letters(self.role, shared.queues.values())
         for queue in work.values():
             allow_working(self.role, queue)
         self._every = shared.options.recover_every

@@ -15,11 +15,9 @@ from sagas.cdk.layout.nested_stacks import TOKEN, Layout
 from sagas.cdk.layout.tags import tag_part
 from sagas.cdk.options.service_options import AnyKey
 from sagas.cdk.parts.part import Part
-from sagas.messaging.routes import derived_name
+from sagas.messaging.routes import DEAD_LETTERS, derived_name
 
 _RETENTION = Duration.days(14)
-DEAD_LETTERS = "dead-letters"
-"""This cannot be the name of a step, because it is not an identifier."""
 _MOST_SOURCES = 10
 """A dead-letter queue can name at most this many source queues."""
 _ARN = "arn:${AWS::Partition}:sqs:${AWS::Region}:${AWS::AccountId}:"

@@ -35,8 +35,8 @@ MOST_IN_ROLE = 20
 """The most queues that a role names in itself."""
 OF_SERVICE = 30
 """Resources of every service, without routes: tables, bucket, layer, log, API; and these functions."""
-_ALARMS = 3
-_ALARMS_BY_STEP = 15
+_ALARMS = 4
+_ALARMS_BY_STEP = 16
 """Alarms of every service."""
 OF_QUEUE = 2
 """Resources per queue: the queue and its policy."""
@@ -114,7 +114,7 @@ def _layout_of(scope: Construct, saga: SagaDefinition, catalogue: Catalogue, tok
     in_service = (scope, f"{saga.name}-queues")
     if not nested:
         return Layout(saga, token, in_service, (Placement(scope, saga, tuple(groups), None),))
-    taken = alarms_of(saga, by_step=catalogue.service_options.alarms_by_step)
+    taken = alarms_of(saga, catalogue)
     taken += OF_QUEUE * (len(groups) + 1) if nested_queues else 0
     first = min(_GROUPS, (MOST_RESOURCES - taken) // of_function(len(groups), catalogue))
     starts = [0, *range(first, len(groups), _GROUPS)]
@@ -142,14 +142,15 @@ def service_token(scope: Construct) -> str:
     return f"{scope.node.addr[-6:]}-{Fn.select(0, Fn.split('-', stack_id))}"
 
 
-def alarms_of(saga: SagaDefinition, *, by_step: bool) -> int:
+def alarms_of(saga: SagaDefinition, catalogue: Catalogue) -> int:
     """Count the alarms of a saga type."""
     by_options = [
         saga.auto_disable is not None,
         any(step.circuit_breaker is not None for step in saga.steps),
         *(2 * [saga.orphans is not None]),
     ]
-    return (4 if by_step else 2) + sum(by_options)
+    few = 4 if catalogue.service_options.alarms_by_step else 2
+    return few + catalogue.gradual + sum(by_options)
 
 
 def of_function(groups: int, catalogue: Catalogue) -> int:
@@ -181,7 +182,7 @@ def counted(catalogue: Catalogue, parts: tuple[int, int]) -> tuple[int, int]:
     stacks = sum(1 + count // 20 for count in groups)
     # CodeDeploy needs an application, a role, and a group per function. A network needs a security group.
     functions += _FUNCTIONS * _policies(sum(groups))
-    alarms = sum(alarms_of(saga, by_step=options.alarms_by_step) for saga in sagas)
+    alarms = sum(alarms_of(saga, catalogue) for saga in sagas)
     once = OF_SERVICE + (_ALARMS_BY_STEP if options.alarms_by_step else _ALARMS)
     once += (2 + _FUNCTIONS if catalogue.gradual else 0) + (1 if options.network else 0) + options.dashboard
     together, later = parts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from importlib.metadata import version
 from typing import cast
 
@@ -56,13 +57,15 @@ def _metric(name: str, dimensions: Mapping[str, str], period: Duration, statisti
 class Waking:
     """Settings that all alarms of a service share. ``service`` is a dimension of its metrics. ``runbook`` is the
     address of a page, to which each alarm adds its section. ``releases`` moves functions to new code gradually;
-    ``None`` if a deployment moves all functions at once. ``by_step``: whether each step has alarms of its own."""
+    ``None`` if a deployment moves all functions at once. ``by_step``: whether each step has alarms of its own.
+    ``every``: how often the supervisor runs, and writes its gauges."""
 
     service: str
     topic: AnyTopic | None
     runbook: str
     releases: Releases | None
     by_step: bool = False
+    every: timedelta = timedelta(minutes=1)
 
     def __post_init__(self) -> None:
         if re.fullmatch(r"[^\s#]+", self.runbook) is None:
@@ -101,7 +104,15 @@ class Alarms(Construct):
         super().__init__(scope, id)
         self.service = waking.service
         self.by_step = waking.by_step
+        self.gradual = waking.releases is not None
         self._waking = waking
+
+    def gauge(self, name: str, saga: str = "") -> cloudwatch.Metric:
+        """Return a gauge that the supervisor writes at each run while it is above 0, and once when it is 0 again. A run
+        may be some seconds early or late, so a period has two. ``saga``: the saga type; empty for the service."""
+        period = max(FEW_MINUTES.to_minutes(), 2 * self._waking.every // timedelta(minutes=1))
+        dimensions = {"saga": saga, "service": self.service} if saga else {"service": self.service}
+        return _metric(name, dimensions, Duration.minutes(period), "Maximum")
 
     def watch(
         self,
@@ -114,7 +125,11 @@ class Alarms(Construct):
         periods: int = 1,
         breaching: int | None = None,
         silence: bool = False,
+        clears: bool = False,
+        notifies: bool = True,
     ) -> cloudwatch.Alarm:
+        """Add an alarm. An alarm on a gauge, or one that ``clears`` only once what is wrong has ended, also notifies
+        when it clears. Other counts of events clear while what they have counted is still wrong."""
         # The path is that of the documentation of this version, which has no address until the app publishes it.
         page = f"lambda-sagas {version('lambda-sagas')}, " if self._waking.runbook == RUNBOOK else ""
         text = what
@@ -132,9 +147,11 @@ class Alarms(Construct):
             treat_missing_data=cloudwatch.TreatMissingData.BREACHING if silence else _QUIET,
             alarm_description=f"{text} {link}",
         )
-        if self._waking.topic is not None:
-            action = actions.SnsAction(cast("sns.ITopic", self._waking.topic))
-            alarm.add_alarm_action(cast("cloudwatch.IAlarmAction", action))
+        if self._waking.topic is not None and notifies:
+            action = cast("cloudwatch.IAlarmAction", actions.SnsAction(cast("sns.ITopic", self._waking.topic)))
+            alarm.add_alarm_action(action)
+            if clears or (isinstance(metric, cloudwatch.Metric) and metric.statistic == "Maximum"):
+                alarm.add_ok_action(action)
         return alarm
 
     def watch_errors(self, id: str, function: lambda_.Function, what: str) -> list[cloudwatch.Alarm]:

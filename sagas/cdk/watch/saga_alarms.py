@@ -34,7 +34,7 @@ def watch_sagas(
         own = queues[placement.saga.name]
         alarms = Alarms(placement.scope, placement.id_of("alarms"), waking=waking)
         if placement.saga_wide:
-            saga_wide[saga.name] = _watch_saga(alarms, saga, own)
+            saga_wide[saga.name] = _watch_saga(alarms, saga)
         for group in placement.groups:
             function = functions[saga.name, group.id]
             errors = _watch_group(alarms, group, own, function.function) if alarms.by_step else []
@@ -55,27 +55,30 @@ def _watch_group(
     return alarms.watch_errors(f"{group.id}-Errors", function, f"The function of {where}")
 
 
-def _watch_saga(alarms: Alarms, saga: SagaDefinition, queues: SagaQueues) -> Sequence[cloudwatch.Alarm]:
-    """Watch a saga type. Returns the alarms that roll back a deployment. The alarm on dead letters is not one of them:
-    a saga that waits for an operator would block every deployment."""
+def _watch_saga(alarms: Alarms, saga: SagaDefinition) -> Sequence[cloudwatch.Alarm]:
+    """Watch a saga type. Returns the alarms that roll back a deployment. Those on sagas that wait for an operator are
+    not among them: such a saga would block every deployment. Instead, an alarm that notifies nobody counts the sagas
+    that begin to wait."""
     service = alarms.service
 
-    def count(status: str, what: str, section: str) -> cloudwatch.Alarm:
-        return alarms.watch(status, saga_metric(f"Saga{status}", saga.name, service), what, section)
+    def watch_needing(id: str, what: str, section: str) -> None:
+        alarms.watch(id, alarms.gauge("SagasNeedingAttention", saga.name), what, section)
 
-    attention = count("NeedsAttention", f"A saga {saga.name} needs an operator.", "needs-attention")
+    listed = f"Attention list of saga {saga.name}: one or more sagas wait for an operator."
+    watch_needing("NeedsAttention", listed, "needs-attention")
     # A throttled record is retried within seconds. Only failures that last a quarter of an hour count.
     failing = saga_metric("Failing", saga.name, service, FEW_MINUTES)
     cannot = f"Messages of saga {saga.name} repeatedly cannot be handled, or its attempts die with their function."
-    unrecorded = alarms.watch("Failing", failing, cannot, "failing-records", periods=3)
+    unrecorded = alarms.watch("Failing", failing, cannot, "failing-records", periods=3, clears=True)
     if alarms.by_step:
         letters = f"Dead letters of saga {saga.name}: one or more sagas wait for an operator."
-        alarms.watch_letters("DeadLetters", queues.dead_letters, letters, "dead-letters")
+        watch_needing("DeadLetters", letters, "dead-letters")
         oldest = saga_metric("OldestOverdueSaga", saga.name, service, FEW_MINUTES, "Maximum")
         overdue = f"A stalled saga {saga.name} has waited for the supervisor for more than 15 minutes."
         alarms.watch("OldestOverdue", oldest, overdue, "oldest-due-saga", above=_SPARE_AGE, periods=2)
     if saga.auto_disable is not None:
-        count("TypePaused", f"Saga {saga.name} keeps failing, so its starts are paused.", "type-paused")
+        paused = saga_metric("SagaTypePaused", saga.name, service)
+        alarms.watch("TypePaused", paused, f"Saga {saga.name} keeps failing, so its starts are paused.", "type-paused")
     if any(step.circuit_breaker is not None for step in saga.steps):
         opened = saga_metric("BreakerOpened", saga.name, service, FEW_MINUTES)
         paused = f"A circuit breaker of saga {saga.name} has opened: one of its steps is paused."
@@ -85,7 +88,12 @@ def _watch_saga(alarms: Alarms, saga: SagaDefinition, queues: SagaQueues) -> Seq
         for name, what in (("SweepStopped", "stopped: it found too many orphans"), ("SweepFailed", "failed")):
             metric = saga_metric(name, saga.name, service, FEW_MINUTES)
             alarms.watch(name, metric, f"The sweep of saga {saga.name} {what}.", "sweep")
-    return unrecorded, attention
+    if not alarms.gradual:
+        return (unrecorded,)
+    begun = saga_metric("SagaNeedsAttention", saga.name, service)
+    what = f"A saga {saga.name} has begun to need an operator, which stops a gradual deployment."
+    rollback = alarms.watch("Rollback", begun, what, "needs-attention", notifies=False)
+    return unrecorded, rollback
 
 
 def watch_background(alarms: Alarms, supervisor: lambda_.Function, letters: Sequence[sqs.Queue]) -> None:
@@ -103,12 +111,14 @@ def watch_background(alarms: Alarms, supervisor: lambda_.Function, letters: Sequ
     expression = f"IF(calls - errors < 1 OR {given_up}, 0, 1)"
     math = cloudwatch.MathExpression(expression=expression, using_metrics=metrics, period=FEW_MINUTES)
     what = "The supervisor does not run, or recovery, purges, sweeps or waits were given up."
-    alarms.watch("Background", math, what, "background", silence=True, periods=2)
+    alarms.watch("Background", math, what, "background", silence=True, periods=2, clears=True)
 
 
 def watch_service(alarms: Alarms) -> None:
     """Watch what concerns the whole service. With alarms by step, also watch throttling in the account, which the
     service shares with others."""
+    leftover = "Dead letters that no saga needs: their sagas continued without them, or no function can read them."
+    alarms.watch("LeftoverMessages", alarms.gauge("LeftoverMessages"), leftover, "leftover-messages")
     if not alarms.by_step:
         problem = service_metric("ServiceProblem", alarms.service)
         alarms.watch("Problem", problem, "The service needs an operator; the log has `problem`.", "problem")

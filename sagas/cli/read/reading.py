@@ -17,6 +17,7 @@ from sagas.cli.tables import (
     show_audit,
     show_incidents,
     show_list,
+    show_stopped,
     stack_traces,
     type_table,
     verification_notes,
@@ -29,7 +30,7 @@ from sagas.core.text import moment, parse_json
 from sagas.errors import SagaError
 
 if TYPE_CHECKING:
-    from sagas.client import Page, SagaClient, SagaView
+    from sagas.client import IncidentList, Page, SagaClient, SagaView
 
 _Limit = Annotated[int, typer.Option(min=1, max=100, help="Maximum number of sagas to list")]
 _Cursor = Annotated[str | None, typer.Option(help="Continue where an earlier list ended")]
@@ -179,7 +180,7 @@ def attention(
     error: Annotated[str | None, typer.Option(help="Only sagas with this reason and this type of error")] = None,
     wide: Wide = False,
 ) -> None:
-    """Show what needs an operator, why, and what to do: one line for each type, step and error."""
+    """Show what needs an operator, why, and what to do: one line for each type, step and error, and what is stopped."""
     client = target.client()
     kind = {"step": step, "code": code, "error": error}
     if sagas:
@@ -187,18 +188,30 @@ def attention(
         _print_page(target, page, "Nothing needs attention.", wide=wide)
         return
     answer = client.incidents(name, **kind)
-    rejected = _rejected(client) if name is None else 0
-    if target.as_json:
-        emit(answer | {"rejected_commands": rejected})
+    if name is not None:
+        emit(answer) if target.as_json else _print_incidents(target, answer, wide=wide)
         return
+    overview = client.overview()
+    rejected = _rejected(client)
+    if target.as_json:
+        emit(answer | {"rejected_commands": rejected, "overview": overview})
+        return
+    stopped = any((overview["overdue"]["count"], overview["breakers"], overview["pauses"], overview["messages"]))
+    if answer["incidents"] or not (stopped or rejected):
+        _print_incidents(target, answer, wide=wide)
+    if stopped:
+        show_stopped(overview, target.now(), wide=wide)
+    if rejected:
+        say(f"Rejected commands and events: {rejected}. `sagas dlq list commands` has the reasons.")
+
+
+def _print_incidents(target: Target, answer: IncidentList, *, wide: bool) -> None:
     if answer["incidents"]:
         show_incidents(answer["incidents"], target.now(), wide=wide)
-    elif not rejected:
+    else:
         say("Nothing needs attention.")
     if answer["at_least"]:
         say("There are more incidents than these.")
-    if rejected:
-        say(f"Rejected commands and events: {rejected}. `sagas dlq list commands` has the reasons.")
 
 
 def _rejected(client: SagaClient) -> int:

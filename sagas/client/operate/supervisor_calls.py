@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 from sagas.client.transport import Calls, pages
 from sagas.core.text import iso
 from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
-from sagas.operations import RECOVER
+from sagas.operations import OVERVIEW, RECOVER
 
 if TYPE_CHECKING:
+    from sagas.engine.read.overviews import OverviewView
     from sagas.engine.read.reports import RecoveryView, SweepRoundView, SweepView
 
 _SWEEP_SECONDS = 15.0
@@ -137,6 +138,22 @@ class SupervisorCalls(Calls):
             SagaError: the supervisor is unknown to this client, denied access, or failed.
         """
         return cast("list[SweepRoundView]", self._supervise({"task": "sweeps"})["sweeps"])
+
+    def overview(self, *, now: bool = False) -> OverviewView:
+        """Return what the supervisor found in its last run: how many sagas of each type need attention, how many are in
+        flight, and what is overdue, stopped by a circuit breaker, or paused. ``at`` is the time of that run.
+
+        The answer takes few reads, so it suits polling. For the sagas that need attention, see :meth:`incidents`.
+
+        Args:
+            now: whether to have the supervisor count now. The caller must be allowed to invoke its function.
+
+        Raises:
+            SagaError: with ``now``, the supervisor is unknown to this client, denied access, or failed.
+        """
+        if now:
+            self._supervise({"task": "overview"})
+        return self._transport.ask(OVERVIEW)
 
     @cached_property
     def _lambda(self) -> Any:

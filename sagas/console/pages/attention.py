@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -12,13 +13,13 @@ from starlette.responses import Response
 
 from sagas.client.endpoints import COMMANDS
 from sagas.client.operate.selection import Selection
-from sagas.client.read.next_action import Do, breaker_error, incident_arguments, needed, next_action
+from sagas.client.read.next_action import Do, breaker_error, incident_arguments, needed
 from sagas.console.blocks import Blocks
 from sagas.console.desk import LABELS, Desk
 from sagas.console.source import counted_short
 from sagas.core.events import AttentionCode
+from sagas.core.text import epoch
 
-_WAITING = 50
 _LISTED = 50
 """The page lists at most this many sagas per group."""
 _WORST = (*(code.replace("_", " ") for code in AttentionCode), "worker gone")
@@ -85,7 +86,7 @@ class Group:
 
 def show(desk: Desk, request: Request) -> Response:
     blocks = desk.blocks()
-    groups, cut = groups_of(desk, blocks)
+    groups, cut, crowded = groups_of(desk, blocks)
     kind = request.query_params.get("kind", "")
     counts = {each: sum(max(group.count, 1) for group in groups if group.kind == each) for each in KINDS}
     return desk.page(
@@ -96,38 +97,39 @@ def show(desk: Desk, request: Request) -> Response:
         kind=kind,
         listed=_LISTED,
         cut=cut,
+        crowded=crowded,
         blocks=blocks,
     )
 
 
-def groups_of(desk: Desk, blocks: Blocks) -> tuple[list[Group], int]:
+def groups_of(desk: Desk, blocks: Blocks) -> tuple[list[Group], int, bool]:
     """Return all groups, sorted by severity and then by age. Also return the number of sagas in them if there may be
-    further sagas that need an operator, else 0."""
-    source, now, nothing = desk.source, desk.clock(), list[Any]()
+    further sagas that need an operator, else 0; and whether too many sagas are in flight to find those that wait."""
+    source = desk.source
+    nothing = list[Any]()
     # Any number of sagas may need an operator if it is not known which do.
     unknown: Mapping[str, Any] = {"incidents": nothing, "at_least": True}
-    incidents, leased, breakers, types, waiting = source.together(
+    uncounted: Mapping[str, Any] = {"overdue": {"sagas": nothing}, "breakers": nothing, "pauses": nothing}
+    overview = blocks.read("overdue sagas, breakers and pauses", source.overview, uncounted)
+    letters = blocks.read("dead letters", source.letters_of_all, dict[str, int | None]())
+    incidents, waiting = source.together(
         lambda: blocks.read("the sagas that need an operator", source.incidents, unknown),
-        lambda: blocks.read("sagas whose worker is gone", source.leased, nothing),
-        lambda: blocks.read("circuit breakers", source.breakers, nothing),
-        lambda: blocks.read("pauses", source.types, nothing),
-        lambda: blocks.read(
-            "sagas that wait for a signal",
-            lambda: source.list(status="WAITING", limit=_WAITING)["sagas"],
-            nothing,
-        ),
+        lambda: blocks.read("sagas that wait for a signal", source.waiting, nothing),
     )
+    if any(_spare(letters, incidents).values()):  # they may belong to sagas that have failed since
+        incidents = blocks.read("the sagas that need an operator", lambda: source.incidents(letters), unknown)
     groups = [
         *_of_sagas(desk, blocks, incidents["incidents"]),
-        *_stalled(leased, now),
-        *blocks.read("dead letters", lambda: [*_letters(desk, incidents)], nothing),
-        *_breakers(breakers),
-        *_types(types),
+        *_overdue(overview["overdue"]["sagas"], desk.clock()),
+        *_letters(_spare(letters, incidents)),
+        *_breakers(overview["breakers"]),
+        *_pauses(overview["pauses"]),
         *_sweeps(desk),
-        *_waiting(desk, waiting),
+        *_waiting(desk, waiting or []),
     ]
     groups.sort(key=lambda group: (KINDS.index(group.kind) if group.kind in KINDS else 0, group.since or ""))
-    return groups, sum(each["count"] for each in incidents["incidents"]) if counted_short(incidents) else 0
+    cut = sum(each["count"] for each in incidents["incidents"]) if counted_short(incidents) else 0
+    return groups, cut, waiting is None
 
 
 def _of_sagas(desk: Desk, blocks: Blocks, incidents: Sequence[Mapping[str, Any]]) -> list[Group]:
@@ -176,72 +178,84 @@ def _item(saga: Mapping[str, Any], remark: str) -> dict[str, Any]:
     }
 
 
-def _stalled(leased: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]:
-    """Group the sagas with an expired lease by type."""
+def _overdue(sagas: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]:
+    """Group the sagas that should have been recovered by type, and by whether a worker held them."""
     found = dict[str, Group]()
-    for saga in leased:
-        action = next_action(saga, now)
-        if action.do is not Do.RECOVER:
+    for saga in sagas:
+        lease = saga["lease_expires_at"]
+        if lease is not None and epoch(lease) > now:  # the supervisor has been faster than its overview
             continue
-        title = f"{saga['type']} · its worker is gone"
-        group = found.setdefault(saga["type"], Group("worker gone", saga["type"], title, "", action.means))
-        group.do, group.label, group.others = str(Do.RECOVER), action.title, (str(Do.CANCEL),)
-        group.runbook, group.since = "oldest-due-saga", saga["lease"]["expires_at"]
-        group.sagas.append(_item(saga, "its lease expired"))
-        expired = saga["lease"]["expires_at"]
-        as_of = max(expired, group.selection.as_of) if group.selection else expired
-        group.selection = Selection(type=saga["type"], statuses=_RUNNING, stalled=True, as_of=as_of)
+        kind = "overdue" if lease is None else "worker gone"
+        problem = "is overdue" if lease is None else "its worker is gone"
+        means = "The supervisor has not recovered them for two minutes. Recovering them now does no harm."
+        new = Group(kind, saga["type"], f"{saga['type']} · {problem}", "", means, "oldest-due-saga", str(Do.RECOVER))
+        group = found.setdefault(new.anchor, new)
+        group.label, group.others = LABELS[Do.RECOVER], (str(Do.CANCEL),)
+        group.since = min(group.since or saga["due_since"], saga["due_since"])
+        remark = "due, and no worker has it" if lease is None else "its lease expired"
+        group.sagas.append(_item({"label": None, **saga, "updated_at": lease or saga["due_since"]}, remark))
+        if lease is not None:
+            as_of = max(lease, group.selection.as_of) if group.selection else lease
+            group.selection = Selection(type=saga["type"], statuses=_RUNNING, stalled=True, as_of=as_of)
     return found.values()
 
 
-def _letters(desk: Desk, incidents: Mapping[str, Any]) -> Iterable[Group]:
-    """Return the leftover messages in dead-letter queues, for which no saga waits."""
-    waiting = dict[str, int]()
+def _spare(letters: Mapping[str, int | None], incidents: Mapping[str, Any]) -> dict[str, int]:
+    """Return the number of messages in each dead-letter queue for which no saga waits. If not all sagas of a type were
+    counted, any message may belong to one of them."""
+    waiting = Counter[str]()
+    uncounted = set[str]()
     for incident in incidents["incidents"]:
         if incident["code"] == AttentionCode.EXHAUSTED:
-            waiting[incident["type"]] = waiting.get(incident["type"], 0) + incident["count"]
-    for name, count in desk.source.letters_of_all().items():
-        # If not all incidents were counted, any DEAD_LETTERED saga may have a message.
-        expected = desk.source.dead_lettered(name) if counted_short(incidents) else waiting.get(name, 0)
-        spare = 0 if expected is None else (count or 0) - expected
-        if spare > 0:
-            title = f"{name} · {spare} leftover dead letter{'s' * (spare > 1)}"
-            means = "Their sagas continued without them, or do not exist. Read them before you delete them."
-            if name == COMMANDS:
-                title = f"{spare} rejected command{'s' * (spare > 1)} or event{'s' * (spare > 1)}"
-                means = "No saga was started or changed by them. Each has the reason; find who sent it."
-            group = Group("messages without a saga", name, title, "", means, "dead-letters", more=spare)
-            group.link, group.label = f"/letters/{name}", "Read"
-            yield group
+            waiting[incident["type"]] += incident["count"]
+        if incident["at_least"]:
+            uncounted.add(incident["type"])
+    return {
+        name: max((count or 0) - waiting[name], 0)
+        for name, count in letters.items()
+        if name not in uncounted and (name == COMMANDS or not incidents["at_least"])
+    }
+
+
+def _letters(spare: Mapping[str, int]) -> Iterable[Group]:
+    """Return the leftover messages in dead-letter queues."""
+    for name, count in spare.items():
+        if not count:
+            continue
+        title = f"{name} · {count} leftover dead letter{'s' * (count > 1)}"
+        means = "Their sagas continued without them, or do not exist. Read them before you delete them."
+        if name == COMMANDS:
+            title = f"{count} rejected command{'s' * (count > 1)} or event{'s' * (count > 1)}"
+            means = "No saga was started or changed by them. Each has the reason; find who sent it."
+        group = Group("messages without a saga", name, title, "", means, "dead-letters", more=count)
+        group.link, group.label = f"/letters/{name}", "Read"
+        yield group
 
 
 def _breakers(breakers: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
     for breaker in breakers:
-        if breaker["state"] == "closed":
-            continue
         title = f"{breaker['type']} · the breaker of {breaker['step']} is {breaker['state']}"
         error = f"{breaker['failures']} failures in a row"
         if last := breaker_error(breaker["last_error"]):
             error += f"; {last}"
         means = "Sagas wait while one attempt after the other probes the dependency. Fix what the step calls."
-        group = Group("breaker open", breaker["type"], title, error, means, "breaker-opened", more=breaker["waiting"])
+        group = Group("breaker open", breaker["type"], title, error, means, "breaker-opened")
         group.link, group.label = "/breakers", "Show"
         yield group
 
 
-def _types(types: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
-    for saga_type in types:
-        for pause in saga_type["pauses"]:
-            what = " ".join(part for part in (saga_type["type"], pause["step"], pause["saga_id"]) if part)
-            title = f"starts of {what} · paused" if pause["starts_only"] else f"{what} · paused"
-            group = Group("paused", saga_type["type"], title, pause["reason"] or "")
-            group.means, group.since = "No step starts until it is resumed.", pause["at"]
-            if pause["starts_only"]:
-                group.means = "New sagas are refused; sagas in flight continue. Fix the cause, then resume."
-            if pause["by"] == "auto_disable":
-                group.runbook = "type-paused"
-            group.link, group.label = f"/types/{saga_type['type']}", "Show"
-            yield group
+def _pauses(pauses: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
+    for pause in pauses:
+        what = " ".join(part for part in (pause["type"], pause["step"], pause["saga_id"]) if part)
+        title = f"starts of {what} · paused" if pause["starts_only"] else f"{what} · paused"
+        group = Group("paused", pause["type"], title, pause["reason"] or "")
+        group.means, group.since = "No step starts until it is resumed.", pause["at"]
+        if pause["starts_only"]:
+            group.means = "New sagas are refused; sagas in flight continue. Fix the cause, then resume."
+        if pause["by"] == "auto_disable":
+            group.runbook = "type-paused"
+        group.link, group.label = f"/types/{pause['type']}", "Show"
+        yield group
 
 
 def _sweeps(desk: Desk) -> Iterable[Group]:

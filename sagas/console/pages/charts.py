@@ -61,9 +61,16 @@ def show(desk: Desk, request: Request, name: str) -> Response:
         # the median and the 95th percentile of the seconds that last attempts took, and their number
         steps=[(step, _share(all_, 0.5), _share(all_, 0.95), len(all_)) for step, all_ in took.items()],
         stats=blocks.read("the counts", lambda: desk.source.stats(name), None),
+        needing=blocks.read("the sagas that need an operator", partial(_needing, desk, name), None),
         metrics=desk.links.metrics,
         blocks=blocks,
     )
+
+
+def _needing(desk: Desk, name: str) -> Any:
+    """Return how many sagas of a type need an operator; ``None`` if none was counted."""
+    counted = desk.source.overview()["attention"]["types"]
+    return next((each for each in counted if each["type"] == name), None)
 
 
 def _share(values: Sequence[float], share: float) -> float:

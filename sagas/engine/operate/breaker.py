@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict
+from collections.abc import Iterable
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -172,6 +173,10 @@ class Breakers:
         """Return the stored breakers of all steps that declare one, by saga type and step."""
         declared = ((saga.definition.name, step) for saga in self._registry for step in saga.definition.steps)
         return self._store.get_many([(saga, step.name) for saga, step in declared if step.circuit_breaker])
+
+    def states_of(self, places: Iterable[tuple[str, str]]) -> dict[tuple[str, str], BreakerState]:
+        """Return the stored breakers of those of these steps that still declare one, in order of saga type and step."""
+        return self._store.get_many(sorted(place for place in places if self._limits(*place)))
 
     def close(self, saga: str, step: str) -> BreakerState:
         """Close a breaker in any state. Return its previous state."""

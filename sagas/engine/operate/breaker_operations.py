@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Set
+from collections.abc import Sequence, Set
 
 from msgspec import Struct
 
@@ -14,7 +15,7 @@ from sagas.core.states import SagaState
 from sagas.core.text import iso
 from sagas.engine.advance import Advancer
 from sagas.engine.operate.breaker import GOOD_FOR, Breakers
-from sagas.engine.read.overviews import BreakerErrorView, BreakerView
+from sagas.engine.read.overviews import BreakerErrorView, BreakerView, OpenBreakerView
 from sagas.engine.read.redacting import Texts
 from sagas.engine.read.views import error_view
 from sagas.engine.registry import Registry
@@ -52,10 +53,11 @@ class BreakerOperations(Struct, frozen=True):
         states = self.breakers.states()
         held = {place for place, state in states.items() if not state.closed}
         waiting, more = self._waiting(held)
-        messages = self._messages({place: state.last_error for place, state in states.items() if place in held})
+        now = self.advancer.services.clock.now()
+        views = self.with_messages([breaker_view(place, state, now) for place, state in states.items()])
         return [
-            self._view(place, state, messages.get(place), len(waiting[place]), more_waiting=more and place in held)
-            for place, state in states.items()
+            {**view, "waiting": len(waiting[place]), "more_waiting": more and place in held}
+            for place, view in zip(states, views, strict=True)
         ]
 
     def close(self, saga: str, step: str, actor: str) -> BreakerView:
@@ -81,19 +83,23 @@ class BreakerOperations(Struct, frozen=True):
         fields = {"saga": saga, "step": step, "actor": actor, "was_closed": before.closed, "sent": sent}
         self.logger.info("the circuit breaker was closed by hand", extra=fields)
         more = more or sent < len(waiting[saga, step])
-        return self._view((saga, step), BreakerState(last_error=before.last_error), None, sent, more_waiting=more)
+        view = breaker_view((saga, step), BreakerState(last_error=before.last_error), clock.now())
+        return {**view, "waiting": sent, "more_waiting": more}
 
-    def _messages(self, errors: Mapping[Place, CountedError | None]) -> dict[Place, str]:
-        """Return the messages of the errors whose entries still have one."""
-        known = {place: error for place, error in errors.items() if error is not None}
-        entries = self.journal.entries_of(dict.fromkeys((error.saga_id, error.seq) for error in known.values()))
-        messages = dict[Place, str]()
-        for place, error in known.items():
-            entry = entries.get(error.saga_id, {}).get(error.seq)
-            view = error_view(entry and Texts(self.registry.redaction(place[0])).entry(entry))
-            if view is not None:
-                messages[place] = view["message"]
-        return messages
+    def with_messages(self, breakers: Sequence[OpenBreakerView]) -> builtins.list[OpenBreakerView]:
+        """Return breakers with the messages of their last errors. The entry of a purged saga has none, and of a closed
+        breaker none is read."""
+        errors = [breaker["last_error"] if breaker["state"] != "closed" else None for breaker in breakers]
+        entries = self.journal.entries_of(dict.fromkeys((error["saga_id"], error["seq"]) for error in errors if error))
+        views = builtins.list[OpenBreakerView]()
+        for breaker, error in zip(breakers, errors, strict=True):
+            entry = error and entries.get(error["saga_id"], {}).get(error["seq"])
+            shown = error_view(entry and Texts(self.registry.redaction(breaker["type"])).entry(entry))
+            if error is None or shown is None:
+                views.append(breaker)
+            else:
+                views.append({**breaker, "last_error": {**error, "message": shown["message"]}})
+        return views
 
     def _waiting(self, held: Set[Place]) -> tuple[dict[Place, list[SagaState]], bool]:
         """Return the sagas that wait at these steps, and whether there may be more."""
@@ -109,29 +115,25 @@ class BreakerOperations(Struct, frozen=True):
                 waiting[place].append(state)
         return waiting, len(due) == MOST_LOOKED_AT
 
-    def _view(
-        self, place: Place, state: BreakerState, message: str | None, waiting: int, *, more_waiting: bool
-    ) -> BreakerView:
-        saga, step = place
-        error = state.last_error
-        now = self.advancer.services.clock.now()
-        kind = "closed" if state.closed else "open" if now < state.open_until else "half-open"
-        return {
-            "type": saga,
-            "step": step,
-            "state": kind,
-            "failures": state.failures,
-            "open_until": None if state.closed else iso(state.open_until),
-            "waiting": waiting,
-            "more_waiting": more_waiting,
-            "last_error": error and _error_view(error, message),
-        }
+
+def breaker_view(place: Place, state: BreakerState, now: float) -> OpenBreakerView:
+    """Return a breaker without the message of its last error. ``now``: epoch seconds."""
+    saga, step = place
+    error = state.last_error
+    return {
+        "type": saga,
+        "step": step,
+        "state": "closed" if state.closed else "open" if now < state.open_until else "half-open",
+        "failures": state.failures,
+        "open_until": None if state.closed else iso(state.open_until),
+        "last_error": error and _error_view(error),
+    }
 
 
-def _error_view(error: CountedError, message: str | None) -> BreakerErrorView:
+def _error_view(error: CountedError) -> BreakerErrorView:
     return {
         "type": error.type,
-        "message": message,
+        "message": None,
         "at": iso(error.at),
         "saga_id": error.saga_id,
         "seq": error.seq,

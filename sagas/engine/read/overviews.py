@@ -1,4 +1,4 @@
-"""The API's answers about saga types, circuit breakers and numbers of sagas. See ``answers``."""
+"""The API's answers about saga types, circuit breakers, numbers of sagas, and the overview. See ``answers``."""
 
 from __future__ import annotations
 
@@ -108,7 +108,19 @@ class BreakerErrorView(TypedDict):
     seq: Count
 
 
-class BreakerView(TypedDict):
+class OpenBreakerView(TypedDict):
+    """The circuit breaker of a step. ``failures`` counts failures in a row or, if the breaker is not closed, the
+    failures that opened it."""
+
+    type: str
+    step: str
+    state: _BreakerState
+    failures: Count
+    open_until: Time | None
+    last_error: BreakerErrorView | None
+
+
+class BreakerView(OpenBreakerView):
     """The circuit breaker of a step.
 
     ``failures`` counts failures in a row or, if the breaker is not closed, the failures that opened it. ``waiting``
@@ -116,20 +128,110 @@ class BreakerView(TypedDict):
     may be more.
     """
 
-    type: str
-    step: str
-    state: _BreakerState
-    failures: Count
-    open_until: Time | None
     waiting: Count
     more_waiting: bool
-    last_error: BreakerErrorView | None
 
 
 class BreakerList(TypedDict):
     """The circuit breakers of all steps that declare one."""
 
     breakers: list[BreakerView]
+
+
+class TypeAttentionView(TypedDict):
+    """How many sagas of a type are on the attention list. ``continuing`` of them continue on their own, without an
+    operator. ``at_least``: there may be more."""
+
+    type: str
+    count: Count
+    continuing: Count
+    at_least: bool
+
+
+class AttentionCountView(TypedDict):
+    """How many sagas are on the attention list, and how many of each type. ``tag`` is another text once the list has
+    changed."""
+
+    count: Count
+    at_least: bool
+    types: list[TypeAttentionView]
+    tag: str
+
+
+class OpenCountView(TypedDict):
+    """How many sagas of the service are in flight and need no operator.
+
+    ``due`` are those that the supervisor looks at, now or later. ``waiting`` are those in a long wait; ``tag`` is
+    another text once other sagas wait. ``paused`` are those that a pause has stopped. ``at_least``: there may be more.
+    """
+
+    due: Count
+    waiting: Count
+    paused: Count
+    at_least: bool
+    tag: str
+
+
+class OverdueSagaView(TypedDict):
+    """A saga that should have been recovered. It has been due since ``due_since``. ``lease_expires_at`` is when the
+    lease of its worker expires; null if no worker holds it."""
+
+    type: str
+    saga_id: Id
+    seq: Count
+    status: Status
+    due_since: Time
+    lease_expires_at: Time | None
+
+
+class OverdueView(TypedDict):
+    """How many sagas have been due for two minutes, and some of them, the longest overdue first."""
+
+    count: Count
+    at_least: bool
+    sagas: list[OverdueSagaView]
+
+
+class TypePauseView(PauseView):
+    """A pause of a saga type, of the step ``step`` or of the saga ``saga_id``: since when, by whom, and why. See
+    ``PauseView``."""
+
+    type: str
+
+
+class LeftoverView(TypedDict):
+    """How many messages in the dead-letter queue of a type no saga needs, about."""
+
+    type: str
+    count: Count
+
+
+class LeftOutCountView(TypedDict):
+    """How many entries of each list are left out because the overview would be too large."""
+
+    types: Count
+    overdue: Count
+    breakers: Count
+    pauses: Count
+    messages: Count
+
+
+class OverviewView(TypedDict):
+    """What an operator has to know first, as the supervisor found it at the time ``at``. A run of the supervisor writes
+    it if something has changed, and otherwise every ten minutes.
+
+    ``breakers`` are those that are not closed. ``messages`` are dead letters that no saga needs: each run counts those
+    of one type, and of the types that it found some for before. ``left_out`` counts what the lists leave out.
+    """
+
+    at: Time
+    attention: AttentionCountView
+    open: OpenCountView
+    overdue: OverdueView
+    breakers: list[OpenBreakerView]
+    pauses: list[TypePauseView]
+    messages: list[LeftoverView]
+    left_out: LeftOutCountView
 
 
 class TypeStats(TypedDict):

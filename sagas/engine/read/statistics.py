@@ -1,4 +1,5 @@
-"""Counts sagas by type and status, and their starts and ends per minute. The counts use indexes, never a scan.
+"""Counts sagas by type and status, and their starts and ends per minute. The counts use indexes, never a scan. The
+numbers of sagas that need an operator are those of the overview.
 
 Every count has a limit. If a count reaches its limit, the figure is reported as *at least*. A function environment
 caches an answer for half a minute.
@@ -13,11 +14,11 @@ from functools import partial
 from msgspec import Struct, field
 
 from sagas.core.gates import NO_PAUSE, Scope
-from sagas.core.rules import unread_of
 from sagas.core.states import ENDED, SagaStatus
 from sagas.core.text import iso
 from sagas.engine.clock import Clock
 from sagas.engine.operate.breaker_operations import BreakerOperations
+from sagas.engine.read.overview import Overview
 from sagas.engine.read.overviews import QueueStats, StatsView, TypeStats
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError
@@ -37,7 +38,8 @@ _GOOD_FOR = 30.0
 """Seconds for which an answer is cached."""
 _ABOUT_QUEUES = "messages in queues: SQS counts approximately, including those in flight and delayed"
 _ABOUT_FLIGHT = f"sagas in flight: only the {_MOST} that are due first were counted"
-_ABOUT_ATTENTION = f"sagas that need an operator: only {_MOST} were counted"
+_ABOUT_STOPPED = f"DEAD_LETTERED sagas: only {_MOST} sagas that need an operator were read"
+_ABOUT_ATTENTION = "sagas that need an operator: as the supervisor counted them at {}"
 _ABOUT_COUNTS = f"starts and ends: a type has more than {_MOST} in one shard of the index"
 _ABOUT_INDEX = "indexes: they show a write about a second later"
 
@@ -62,6 +64,7 @@ class Statistics(Struct, frozen=True):
     queues: Queues
     pauses: Pauses
     breakers: BreakerOperations
+    overview: Overview
     clock: Clock
     _cached: dict[tuple[str, ...], tuple[float, StatsView]] = field(
         default_factory=dict[tuple[str, ...], tuple[float, StatsView]]
@@ -77,6 +80,12 @@ class Statistics(Struct, frozen=True):
         counted, about = self._indexed(names, since, now), [_ABOUT_INDEX]
         about += [_ABOUT_COUNTS] if any(counts.at_least for counts in counted.values()) else []
         about += self._in_flight(names, counted)
+        needing = self.overview.current()
+        about.append(_ABOUT_ATTENTION.format(needing["at"]))
+        for each in needing["attention"]["types"]:
+            if (counts := counted.get(each["type"])) is not None:
+                counts.attention = each["count"]
+                counts.at_least |= {"attention"} if each["at_least"] else set()
         queues, pauses = self._queues(names), self.pauses.all()
         types: list[TypeStats] = [
             {
@@ -130,15 +139,14 @@ class Statistics(Struct, frozen=True):
         return counted
 
     def _in_flight(self, names: Sequence[str], counted: dict[str, _Counted]) -> list[str]:
-        """Count the sagas in flight and the sagas that need an operator. Return notes about approximate figures."""
+        """Count the sagas in flight, including those that wait for an operator. Return notes about approximate
+        figures."""
         ids = self.listing.in_flight(SagaStatus.RUNNING, names, _MOST)
         needing = self.listing.attention(_MOST, None)
-        attention = set(needing.saga_ids)
         for state in self.control.readable(list(dict.fromkeys([*ids, *needing.saga_ids]))):
             counts = counted.get(state.saga)
             if counts is None:
                 continue
-            counts.attention += state.saga_id in attention and bool(state.attention or unread_of(state))
             if not state.ended:
                 counts.statuses[state.status] += 1
                 counts.oldest = min(counts.oldest or state.created_at, state.created_at)
@@ -146,9 +154,9 @@ class Statistics(Struct, frozen=True):
         if len(ids) == _MOST:
             about.append(_ABOUT_FLIGHT)
         if needing.cursor is not None:
-            about.append(_ABOUT_ATTENTION)
+            about.append(_ABOUT_STOPPED)
         for counts in counted.values() if about else ():
-            counts.at_least |= {status.value for status in SagaStatus if status not in ENDED} | {"attention"}
+            counts.at_least |= {status.value for status in SagaStatus if status not in ENDED}
         return about
 
     def _queues(self, names: Sequence[str]) -> list[QueueStats]:

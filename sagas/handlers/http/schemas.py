@@ -37,6 +37,7 @@ _NAMED: dict[str, Any] = {
     "Sagas": answers.Page,
     "Entries": answers.AuditPage,
     "Incidents": answers.IncidentList,
+    "Overview": overviews.OverviewView,
     "Types": overviews.TypeList,
     "Breakers": overviews.BreakerList,
     "Stats": overviews.StatsView,

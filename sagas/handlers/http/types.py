@@ -21,7 +21,6 @@ from sagas.handlers.tasks.recovering import recover as recover_sagas
 from sagas.handlers.telemetry import telemetry
 from sagas.operations import PauseChange, RecoveryOptions
 from sagas.paths import path_text
-from sagas.store.types.streaks import FOREVER
 
 
 def type_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
@@ -34,12 +33,9 @@ def type_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]
         views = [pause_view(scope, each) for scope, each in pauses.items() if scope.name == name]
         failing = streak.paused_until > now
         if failing:
-            reason = f"{len(streak.failures) or 'too many'} sagas in a row failed"
-            last = streak.failures[-1].at if streak.failures else 0.0  # the list can be emptied by hand
-            automatic = Pause(last, "auto_disable", reason, starts_only=True)
-            views.append(
-                pause_view(Scope(name), automatic, streak.paused_until if streak.paused_until < FOREVER else 0.0)
-            )
+            from sagas.engine.read.overview import automatic_view
+
+            views.append(automatic_view(name, streak))
         return {
             "type": definition.name,
             "version": definition.version,
@@ -119,7 +115,7 @@ def breaker_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Serv
 
 
 def statistics_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
-    """Return the function that counts sagas."""
+    """Return the functions that count sagas."""
 
     def stats() -> Response[str]:
         request = Request(app.current_event.raw_event)
@@ -129,7 +125,13 @@ def statistics_operations(app: APIGatewayRestResolver, engine: Engine) -> list[S
         counts = engine.statistics.of([saga.definition.name for saga in types], request.moment("since"))
         return answer(200, counts)
 
-    return [stats]
+    def overview() -> Response[str]:
+        Request(app.current_event.raw_event).check_query()
+        view = engine.overview.current()
+        view["breakers"] = engine.breaker_operations.with_messages(view["breakers"])
+        return answer(200, view)
+
+    return [stats, overview]
 
 
 def _step(step: StepDefinition) -> TypeStepView:

@@ -10,8 +10,9 @@ from msgspec import Struct
 from sagas.core.text import epoch
 from sagas.errors import InvalidRequest, Problem
 
-_MINUTES: Mapping[str, int] = {"recover": 1, "purge": 5, "sweep": 60, "verify": 24 * 60}
-"""The scheduled tasks, with the minutes between their runs. The supervisor recovers at each tick."""
+_MINUTES: Mapping[str, int] = {"recover": 1, "overview": 1, "purge": 5, "sweep": 60, "verify": 24 * 60}
+"""The scheduled tasks, with the minutes between their runs. The supervisor recovers, and writes the overview, at each
+tick."""
 
 
 class Share(Struct, frozen=True):

@@ -85,6 +85,11 @@ def ended_shard(saga: str, status: str, shard: int) -> str:
     return f"{saga}#{status}#{shard}"
 
 
+STOPPED = "stopped"
+"""The key in the index ``open`` of circuit breakers that are not closed, and of types whose starts the library has
+paused. So a reader finds them with one request, however many there are of those that are not."""
+
+
 def purge_shard(shard: int) -> str:
     """Return the key in the index ``open`` of a shard's sagas that will be purged."""
     return f"purge#{shard}"

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from sagas.core.events import CONTINUES_BY_ITSELF
 from sagas.core.states import SagaStatus
 from sagas.core.text import epoch, iso
 from sagas.errors import InvalidRequest, Problem
@@ -118,6 +119,20 @@ class Alike(Struct):
     first: str
     last: str
     count: int
+
+
+class Needing(Struct):
+    """How many sagas of a type the attention list has, as counted in each shard up to a limit.
+
+    Args:
+        count: all of them.
+        continuing: those that need no operator, and continue on their own.
+        at_least: whether a shard has more.
+    """
+
+    count: int = 0
+    continuing: int = 0
+    at_least: bool = False
 
 
 class Listing:
@@ -263,6 +278,39 @@ class Listing:
                 cut.last = Incident.parse(item.incident).at
             first = end
         return found[:most]
+
+    def needing(self, most: int) -> tuple[dict[str, Needing], list[IndexPosition]]:
+        """Count the sagas on the attention list by type, and return the positions that were counted, in order. In each
+        shard, at most ``most`` of a type are read, and no saga is."""
+        found, listed = dict[str, Needing](), list[IndexPosition]()
+        read = self.together([partial(self._needing, shard, most) for shard in self._incident_shards])
+        for position in itertools.chain.from_iterable(positions for positions, _ in read):
+            incident = Incident.parse(position.sort)
+            of_type = found.setdefault(incident.saga, Needing())
+            of_type.count += 1
+            of_type.continuing += incident.code in CONTINUES_BY_ITSELF
+            listed.append(position)
+        for name in itertools.chain.from_iterable(cut for _, cut in read):
+            found[name].at_least = True
+        return dict(sorted(found.items())), sorted(listed)
+
+    def _needing(self, shard: str, most: int) -> tuple[list[IndexPosition], list[str]]:
+        """Return the positions in a shard, at most ``most`` of each type, and the types that may have more of them."""
+        model, found, cut = self._tables.control, list[IndexPosition](), list[str]()
+        first, last = _bounds(())
+        while True:
+            items = model.incidents.query(shard, model.incident.between(first, last), limit=most)
+            page = [IndexPosition(item.incident, item.saga_id) for item in items]
+            found += page
+            if items.last_evaluated_key is None:
+                return found, cut
+            name = Incident.parse(page[-1].sort).saga
+            first, end = _bounds((name,))
+            if page[0].sort >= first:  # all of them are of this type
+                cut.append(name)
+                first = end
+            else:  # the next page begins with this type
+                found = [position for position in found if position.sort < first]
 
     @property
     def _incident_shards(self) -> list[str]:

@@ -2,6 +2,8 @@
 
 Failures in a row are added and not overwritten, so many environments can count concurrently without retries. A
 conditional update opens a breaker. It succeeds in one environment and is refused in all others.
+
+While a breaker is not closed, the index of open sagas has it under a key of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import Any
 
 from sagas.core.gates import BreakerState, CountedError
 from sagas.store.connection import Refused
-from sagas.store.control.mapping import Item, attributes_of, number_in, text_in, text_of, time_of
+from sagas.store.control.mapping import STOPPED, Item, attributes_of, number_in, text_in, text_of, time_of
 from sagas.store.tables import StoreSettings, Tables
 
 _CLOSED = "attribute_not_exists(#open_until)"
@@ -69,6 +71,7 @@ class BreakerItems:
             "open_until": text_of(opened.open_until),
             "opened_at": text_of(opened.opened_at),
             "revision": opened.revision,
+            **_place(opened),
         }
         changes = [f"#{name} = :{name}" for name in values]
         counted = [_CLOSED, "#failures >= :failures"]
@@ -86,6 +89,7 @@ class BreakerItems:
                 "closed_at": text_of(after.closed_at),
                 "opened_at": text_of(after.opened_at),
                 "revision": after.revision,
+                **_place(after),
                 **_stored_error(after.last_error),
             }
         )
@@ -111,9 +115,13 @@ class BreakerItems:
             "TableName": self._settings.sagas_table,
             "Key": _key(saga, step),
             "UpdateExpression": "SET #failures = :failures, #closed_at = :closed_at, #revision = :revision "
-            "REMOVE #open_until, #probe, #probe_until",
+            "REMOVE #open_until, #probe, #probe_until, #open_shard, #due",
             "ExpressionAttributeNames": {
-                f"#{name}": name for name in ("failures", "closed_at", "revision", "open_until", "probe", "probe_until")
+                f"#{name}": name
+                for name in (
+                    *("failures", "closed_at", "revision", "open_until", "probe", "probe_until"),
+                    *("open_shard", "due"),
+                )
             },
             "ExpressionAttributeValues": attributes_of(
                 {":failures": 0, ":closed_at": text_of(now), ":revision": revision}
@@ -131,7 +139,7 @@ class BreakerItems:
     ) -> BreakerState | None:
         """Update a breaker; ``None`` if a condition does not hold. ``values``: by placeholder."""
         expressions = " ".join([*changes, *conditions])
-        names = ("failures", "open_until", "opened_at", "revision", *_ERROR)
+        names = ("failures", "open_until", "opened_at", "revision", "open_shard", "due", *_ERROR)
         request = {
             "TableName": self._settings.sagas_table,
             "Key": _key(saga, step),
@@ -149,6 +157,18 @@ class BreakerItems:
 
 def _text(saga: str, step: str) -> str:
     return f"breaker#{saga}#{step}"
+
+
+def breaker_of(key: str) -> tuple[str, str] | None:
+    """Return the saga type and the step of a breaker's key; ``None`` if the key is not a breaker's."""
+    kind, _, place = key.partition("#")
+    saga, _, step = place.partition("#")
+    return (saga, step) if kind == "breaker" else None
+
+
+def _place(state: BreakerState) -> dict[str, str | None]:
+    """Return a breaker's keys in the index of open sagas, which it has while it is not closed."""
+    return {} if state.closed else {"open_shard": STOPPED, "due": text_of(state.open_until)}
 
 
 def _key(saga: str, step: str) -> Item:

@@ -1,4 +1,5 @@
-"""Sagas of a type that failed in a row, and the time until which the library refuses new sagas because of them."""
+"""Sagas of a type that failed in a row, and the time until which the library refuses new sagas because of them. From a
+pause of starts until an operator resumes the type, the index of open sagas has the streak under a key of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from msgspec import Struct
 
 from sagas.core.text import epoch, iso
 from sagas.store.connection import Refused
-from sagas.store.control.mapping import time_of
+from sagas.store.control.mapping import STOPPED, time_of
 from sagas.store.tables import Tables
 
 FOREVER = 253_370_764_800.0
@@ -64,7 +65,8 @@ class Streaks:
     def forget(self, name: str) -> None:
         """Forget all failures of a saga type, and accept starts again."""
         model = self._tables.streak
-        self._update(name, [model.failures.remove(), model.paused_until.remove()], model.saga_id.exists())
+        attributes = (model.failures, model.paused_until, model.open_shard, model.due)
+        self._update(name, [attribute.remove() for attribute in attributes], model.saga_id.exists())
 
     def count(self, name: str, failed: FailedSaga) -> Streak | None:
         """Add a failed saga, atomically, and only once if repeated. Returns the streak afterwards; ``None`` while
@@ -82,7 +84,8 @@ class Streaks:
         whether this call has paused them."""
         model = self._tables.streak
         counts = self._counts(last.at) & model.failures.contains(last.text)
-        if self._update(name, [model.paused_until.set(iso(until))], counts):
+        paused = [model.paused_until.set(iso(until)), model.open_shard.set(STOPPED), model.due.set(iso(until))]
+        if self._update(name, paused, counts):
             return True
         return self.get(name).paused_until == round(until, 3)  # an earlier try may have succeeded
 
@@ -102,6 +105,12 @@ class Streaks:
 def _streak_of(item: Any) -> Streak:
     failures = sorted(FailedSaga.parse(text) for text in item.failures or ())
     return Streak(tuple(failures), time_of(item.paused_until))
+
+
+def streak_of(key: str) -> str:
+    """Return the saga type of a streak's key; empty if the key is not a streak's."""
+    kind, _, name = key.partition("#")
+    return name if kind == "streak" else ""
 
 
 def _key(name: str) -> str:

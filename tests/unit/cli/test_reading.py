@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from sagas.cli.main import app
 from sagas.cli.project import console
 from sagas.core.text import epoch, iso
-from tests.unit.cli.conftest import DEAD, DEFINITION, ENTRY, Run
-from tests.unit.client.stub import BEGAN, SAGA_ID, SEQ, StubApi, a_saga, a_step, an_error, attention
+from tests.unit.cli.conftest import DEAD, DEFINITION, ENTRY, PAUSE, Run
+from tests.unit.client.stub import BEGAN, SAGA_ID, SEQ, StubApi, a_saga, a_step, an_error, an_overview, attention
 
 
 class TestShow:
@@ -233,19 +233,50 @@ class TestLists:
         assert third.split()[:5] == ["create-zip", "announce", "release", "1", "741"]
         assert third.endswith("before they need you. Until 2026-11-21 11:23:00 UTC.")
         assert more == "There are more incidents than these."
-        assert json.loads(run("attention", "--json").stdout) == answer | {"rejected_commands": 0}
+        assert json.loads(run("attention", "create-zip", "--json").stdout) == answer
+        api.will(200, answer).will(200, an_overview())
+        api.answers.pop(0)
+        both = json.loads(run("attention", "--json").stdout)
+        assert both == answer | {"rejected_commands": 0, "overview": an_overview()}
         api.answers.clear()
-        api.will(200, {"incidents": [], "at_least": False})
+        api.will(200, {"incidents": [], "at_least": False}).will(200, an_overview())
         assert run("attention").stdout == "Nothing needs attention.\n"
-        paths = ["/v1/attention?type=create-zip&group=incident", *["/v1/attention?group=incident"] * 2]
+        paths = [*["/v1/attention?type=create-zip&group=incident"] * 2]
+        paths += ["/v1/attention?group=incident", "/v1/overview"] * 2
         assert [asked.path for asked in api.asked] == paths
+
+    def test_what_is_stopped_is_shown_with_why(self, api: StubApi, run: Run) -> None:
+        error = {"type": "ProviderDown", "message": "503\x1b[31m", "at": BEGAN, "saga_id": SAGA_ID, "seq": 4}
+        breaker = {"type": "quote", "step": "ask", "state": "open", "failures": 8, "open_until": BEGAN}
+        pause = PAUSE | {"type": "trip", "step": "book", "reason": "INC-4711"}
+        late = {"type": "loan", "saga_id": SAGA_ID, "seq": 2, "status": "RUNNING", "due_since": BEGAN}
+        overview = an_overview(
+            overdue={"count": 3, "at_least": False, "sagas": [late | {"lease_expires_at": None}] * 2},
+            breakers=[breaker | {"last_error": error}],
+            pauses=[pause],
+            messages=[{"type": "zip", "count": 3}],
+            left_out={"types": 0, "overdue": 1, "breakers": 14, "pauses": 0, "messages": 0},
+        )
+        api.will(200, {"incidents": [], "at_least": False}).will(200, overview)
+        shown = run("attention", "--wide")
+        assert shown.exit_code == 0, shown.output
+        head, loan, quote, trip, left, end = shown.stdout.splitlines()
+        assert head.split() == ["type", "stopped", "since", "why"]
+        assert "2 sagas overdue" in loan
+        assert "breaker of ask open" in quote
+        assert "8 failures in a row; ProviderDown: 503" in quote
+        assert "\x1b[31m" not in quote
+        assert "book paused" in trip
+        assert "INC-4711" in trip
+        assert "3 leftover dead letters" in left
+        assert end.endswith("; and 15 more.")
 
     def test_rejected_commands(self, api: StubApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         def count_letters(_client: object, name: str) -> int:
             return {"commands": 3}[name]
 
         monkeypatch.setattr("sagas.client.SagaClient.count_letters", count_letters)
-        api.will(200, {"incidents": [], "at_least": False})
+        api.will(200, {"incidents": [], "at_least": False}).will(200, an_overview())
         assert (
             run("attention").stdout == "Rejected commands and events: 3. `sagas dlq list commands` has the reasons.\n"
         )
@@ -356,6 +387,7 @@ class TestTerminal:
         what = {"type": "checkout-of-a-basket", "step": "charge-the-card", "error_type": "ProviderUnavailable"}
         one = {**what, **seen, "at_least": False}
         api.will(200, {"incidents": [one, one | {"code": "code_missing"}], "at_least": False})
+        api.will(200, an_overview())
         lines = self.lines(run, "attention")
         assert lines[0].split() == ["type", "step", "error", "sagas", "next"]
         assert lines[1].split() == ["checkout-of-a-basket", "charge-the-card", "ProviderUnavailable", "741", "retry"]

@@ -102,6 +102,21 @@ def an_error(code: str, message: str, details: Any = None) -> dict[str, Any]:
     return {"error": {"code": code, "message": message, "details": details}}
 
 
+def an_overview(**fields: Any) -> dict[str, Any]:
+    """Return an overview as the API shows it: of a service in which nothing needs an operator."""
+    known: dict[str, Any] = {
+        "at": BEGAN,
+        "attention": {"count": 0, "at_least": False, "types": [], "tag": "a"},
+        "open": {"due": 0, "waiting": 0, "paused": 0, "at_least": False, "tag": "w"},
+        "overdue": {"count": 0, "at_least": False, "sagas": []},
+        "breakers": [],
+        "pauses": [],
+        "messages": [],
+        "left_out": {"types": 0, "overdue": 0, "breakers": 0, "pauses": 0, "messages": 0},
+    }
+    return known | fields
+
+
 def a_step(name: str, status: str = "COMPLETED", **fields: Any) -> dict[str, Any]:
     """Return a step as the API shows it."""
     known = {

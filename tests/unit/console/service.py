@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from sagas.client import DeadLetter, Redrive
 from sagas.errors import Conflict, NotFound, SagaError, StateChanged
 from sagas.operations import Operation
-from tests.unit.client.stub import BEGAN, SEQ, a_saga, a_step, attention
+from tests.unit.client.stub import BEGAN, SEQ, a_saga, a_step, an_overview, attention
 
 NOW = 1_795_254_540.0
 """2026-11-21T09:49:00Z, ten seconds after the sagas of the stub began."""
@@ -108,6 +109,7 @@ class FakeService:
         self.known_in_flight: dict[str, Any] = {}
         self.key = ""
         self.at_least = False
+        self.now = "2026-11-21T09:49:00.000Z"
         self.rejected = 0
         self.asked: list[tuple[Any, ...]] = []
         self.refuses: dict[str, SagaError] = {}
@@ -124,7 +126,7 @@ class FakeService:
         """Return the calls that change something."""
         reading = (
             *("show", "list", "look_up", "attention", "incidents", "audit", "types", "breakers", "count_letters"),
-            *("stats", "sweeps", "in_flight"),
+            *("stats", "sweeps", "in_flight", "overview"),
         )
         return [call for call in self.asked if call[0] not in reading]
 
@@ -208,6 +210,22 @@ class FakeService:
         first = int(cursor or 0)
         more = str(first + limit) if first + limit < len(found) else None
         return {"sagas": found[first : first + limit], "cursor": more}
+
+    def overview(self, *, now: bool = False) -> Any:
+        self._did("overview", now)
+        listed = [saga for saga in self.sagas.values() if saga["attention"]]
+        counts = Counter(saga["type"] for saga in listed)
+        types = [{"type": name, "count": count, "continuing": 0, "at_least": False} for name, count in counts.items()]
+        tag = str([(saga["saga_id"], saga["attention"]) for saga in listed])
+        late = [saga for saga in self.sagas.values() if saga.get("lease") and saga["lease"]["expires_at"] < self.now]
+        waits = [saga["saga_id"] for saga in self.sagas.values() if saga["status"] == "WAITING"]
+        return an_overview(
+            attention={"count": len(listed), "at_least": self.at_least, "types": types, "tag": tag},
+            open={"due": 0, "waiting": len(waits), "paused": 0, "at_least": False, "tag": str(waits)},
+            overdue={"count": len(late), "at_least": False, "sagas": [*map(_overdue, late[:20])]},
+            breakers=[breaker for breaker in self.known_breakers if breaker["state"] != "closed"],
+            pauses=[pause | {"type": each["type"]} for each in self.known_types for pause in each["pauses"]],
+        )
 
     def audit(self, name: str, saga_id: str) -> Any:
         self._did("audit", name, saga_id)
@@ -300,6 +318,12 @@ class FakeService:
             **counts, "listed": 4, "orphans": 1, "young": 2, "foreign": 1, "prefix": "zips/", "bucket": "b",
             "action": "delete", "dry_run": dry_run, "sample": {"orphans": ["zips/x"]}, "stopped": "", "error": "",
         }  # fmt: skip
+
+
+def _overdue(saga: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a saga as the overview lists it if it should have been recovered."""
+    parts = {part: saga[part] for part in ("type", "saga_id", "seq", "status")}
+    return parts | {"due_since": saga["lease"]["expires_at"], "lease_expires_at": saga["lease"]["expires_at"]}
 
 
 def a_letter(**fields: Any) -> DeadLetter:

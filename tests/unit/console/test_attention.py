@@ -5,8 +5,14 @@ from __future__ import annotations
 import re
 import threading
 import time
+from functools import partial
+from itertools import count
 from typing import Any
 
+import pytest
+
+from sagas.console import app
+from sagas.console.source import Source
 from tests.unit.client.stub import BEGAN, a_saga, a_step, attention
 from tests.unit.console.conftest import LATER, Browser, opened, text_of
 from tests.unit.console.service import ERROR, FakeService, a_letter, a_pause, a_type, dead, numbered
@@ -101,7 +107,8 @@ class TestAttention:
         for part in (
             "starts of create-zip · paused",
             "incident 42",
-            "loan · the breaker of score is open 57",
+            "loan · the breaker of score is open",
+            "5 failures in a row",
             "loan · paused",
         ):
             assert part in told
@@ -177,27 +184,43 @@ class TestAttention:
         told = text_of(opened(service, "/"))
         assert "leftover" not in told
         assert "These are 250; there are more" in told
-        types: list[dict[str, Any]] = [{"statuses": {"DEAD_LETTERED": 249}, "at_least": []}]
-        service.stats = lambda name: {"types": types}  # type: ignore[attr-defined]
+        service.at_least = False
+        service.letters.append(a_letter(message_id="m-250"))
         assert "1 leftover dead letter" in text_of(opened(service, "/"))
+
+    def test_a_dead_letter_of_a_saga_that_has_failed_since_the_overview_is_not_nobodys(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The supervisor counts once a minute, and SQS at once."""
+        service, seconds = FakeService([dead(1)]), count(step=5)
+        monkeypatch.setattr(app, "Source", partial(Source, clock=lambda: float(next(seconds))))
+        browser = Browser(service, stack="shop").open()
+        service.letters = [a_letter()]
+        assert "Retry" in text_of(browser.get("/").text)
+        before = service.overview()
+        service.overview = lambda now=False: before  # type: ignore[method-assign]
+        service.sagas[numbered(2)] = dead(2)
+        service.letters.append(a_letter(message_id="m-2"))
+        told = text_of(browser.get("/").text)
+        assert "Retry: 2" in told
+        assert "leftover" not in told
 
     def test_asks_for_all_that_it_tells_at_the_same_time(self, service: FakeService) -> None:
         """A service that is far away is waited for once, not once for each thing that may be the matter."""
-        together = threading.Barrier(4)
+        together = threading.Barrier(2)
+        service.sagas[numbered(2)] = a_saga("WAITING", saga_id=numbered(2))
 
         def meet(answer: Any) -> Any:
             together.wait(30)
             return answer
 
         service.incidents = lambda name=None: meet({"incidents": [], "at_least": False})  # type: ignore[method-assign]
-        service.breakers = lambda: meet([])  # type: ignore[method-assign]
-        service.types = lambda: meet(service.known_types)  # type: ignore[method-assign]
         listed, met = service.list, list[str | None]()
 
         def list_(name: str | None = None, status: str | None = None, **paging: Any) -> Any:
             met.append(status)
-            return meet(listed(name, status, **paging)) if len(met) == 1 else listed(name, status, **paging)
+            return meet(listed(name, status, **paging))
 
         service.list = list_  # type: ignore[method-assign]
         assert "Nothing needs you" in opened(service, "/")
-        assert sorted(map(str, met)) == ["COMPENSATING", "RUNNING", "WAITING"]
+        assert met == ["WAITING"]

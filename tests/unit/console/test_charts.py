@@ -13,7 +13,7 @@ from sagas.console.links import Links
 from sagas.core.text import iso
 from tests.unit.client.stub import a_saga, a_step
 from tests.unit.console.conftest import opened, text_of
-from tests.unit.console.service import NOW, FakeService, numbered
+from tests.unit.console.service import NOW, FakeService, dead, numbered
 
 
 class Telling(FakeService):
@@ -44,6 +44,16 @@ def service() -> Telling:
     ]
     old = {"created_at": iso(NOW - 90_000), "updated_at": iso(NOW - 80_000)}
     return Telling([*done, a_saga("FAILED", saga_id=numbered(99), **old)])
+
+
+def test_an_outage_is_seen_although_what_has_stopped_has_not_ended(service: Telling) -> None:
+    for number in range(300, 620):
+        service.sagas[numbered(number)] = dead(number)
+    assert "320 need an operator now" in text_of(opened(service, "/charts/create-zip"))
+    service.at_least = True
+    assert "need an operator now" in text_of(opened(service, "/charts/create-zip"))
+    service.sagas.clear()
+    assert "need an operator" not in text_of(opened(service, "/charts/create-zip"))
 
 
 def test_starts_ends_durations_and_what_waits(service: Telling) -> None:
