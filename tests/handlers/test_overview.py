@@ -300,7 +300,15 @@ def test_messages_that_no_saga_needs_are_counted_once_they_stay(site: Make, caps
     run(4)
     assert [each for each in found if each] in ([[2]] * 2, [[2]] * 3), "at the second sight of them"
     assert shown(s)["messages"] == [{"type": "stubborn", "count": 2}]
+    s.stack.sqs.send_message(QueueUrl=s.stack.dead["trip"], MessageBody="nobody's")
+    run(1)
+    if len(shown(s)["messages"]) == 1:  # it was the other type's turn
+        run(1)
+    assert found[-1] == [2], "that of the other type is seen for the first time"
+    run(1)
+    assert found[-1] == [3]
     found.clear()
+    s.stack.sqs.purge_queue(QueueUrl=s.stack.dead["trip"])
     s.stack.sqs.purge_queue(QueueUrl=s.stack.dead["stubborn"])
     run(3)
     assert found == [[0], [], []]

@@ -267,7 +267,7 @@ class Listing:
             incidents = [Incident.parse(item.incident) for item in items]
             for wrong, group in itertools.groupby(incidents, key=lambda incident: incident.kind):
                 times = [incident.at for incident in group]
-                found.append(Alike(wrong, times[0], times[-1], len(times)))
+                found.append(Alike(wrong, times[0], times[-1], min(len(times), most_sagas)))
             if items.last_evaluated_key is None:
                 break
             cut = found[-1]
