@@ -13,7 +13,7 @@ from tests.unit.console.conftest import LATER, SAGA, Browser, text_of
 from tests.unit.console.service import HOSTILE, FakeService, a_letter, a_pause, a_type, dead, in_flight, numbered
 
 PAGES = {
-    "/": "list",
+    "/": "",
     "/sagas?type=create-zip": "",
     SAGA: "show",  # without the saga there is no page
     "/types/create-zip": "types",
@@ -23,7 +23,10 @@ PAGES = {
     "/letters/create-zip": "types",
 }
 """Each page with blocks, and the call without which there is none."""
-CALLS = ("list", "show", "attention", "incidents", "audit", "types", "breakers", "count_letters", "stats", "in_flight")
+CALLS = (
+    *("list", "show", "attention", "incidents", "overview", "audit", "types", "breakers", "count_letters", "stats"),
+    "in_flight",
+)
 
 
 class Counted(FakeService):
@@ -65,15 +68,19 @@ def main_of(browser: Browser) -> str:
     return text_of(browser.get("/").text.split("<main", 1)[1])
 
 
+NEEDING, LETTERS = "step announce used up its attempts", "leftover dead letters"
+COUNTED = ("the breaker of score is open", "incident 42", "its worker is gone")
+WAITS = "approval waits for a signal"
 BLOCKS = {
-    "incidents": ("step announce used up its attempts", "the sagas that need an operator"),
-    "breakers": ("the breaker of score is open", "circuit breakers"),
-    "types": ("incident 42", "pauses"),
-    "count_letters": ("leftover dead letters", "dead letters"),
-    "attention": (numbered(2), "the sagas of create-zip"),
-    "list": ("its worker is gone", "sagas whose worker is gone"),
+    "overview": (COUNTED, "overdue sagas, breakers and pauses"),
+    "incidents": ((NEEDING, numbered(2), LETTERS), "the sagas that need an operator"),
+    "types": ((LETTERS,), "dead letters"),
+    "count_letters": ((LETTERS,), "dead letters"),
+    "attention": ((numbered(2),), "the sagas of create-zip"),
+    "list": ((WAITS,), "sagas that wait for a signal"),
 }
-"""What the first page has by each call, and what it calls the block."""
+"""What the first page lacks without each call, and what it calls the block."""
+ALL = {NEEDING, LETTERS, *COUNTED, numbered(2), WAITS}
 
 
 @pytest.mark.parametrize("call", BLOCKS)
@@ -81,9 +88,9 @@ def test_the_first_page_has_all_other_blocks(call: str) -> None:
     made = service()
     browser = Browser(made).open()
     whole = main_of(browser)
-    assert all(words in whole for words, _ in BLOCKS.values())
+    assert {words for words in ALL if words not in whole} == set()
     assert "could not be read" not in whole
-    words, name = BLOCKS[call]
+    lost, name = BLOCKS[call]
     made.refuses[call] = Unavailable("Task timed out after 29.00 seconds", 5)
     browser = Browser(made).open()
     for _ in range(2):
@@ -92,11 +99,7 @@ def test_the_first_page_has_all_other_blocks(call: str) -> None:
         assert answer.status_code == 200
         said = f"{name[0].upper()}{name[1:]} could not be read since 09:49 UTC, trying again: Task timed out"
         assert said in told
-        assert words not in told
-        # Pauses are what types have, and letters are counted of each type.
-        lost = {call, *(("count_letters",) if call == "types" else ())}
-        lost |= {"attention", "count_letters"} if call == "incidents" else set[str]()
-        assert all(words in told for each, (words, _) in BLOCKS.items() if each not in lost)
+        assert {words for words in ALL if words not in told} == {*lost}
         assert "Nothing needs you" not in told
     made.refuses.clear()
     assert main_of(browser) == whole
@@ -135,7 +138,7 @@ def test_a_service_that_answers_nothing_is_no_page_of_empty_blocks(path: str, er
 
 def test_an_error_that_says_so_in_html_is_text() -> None:
     made = service()
-    made.refuses["breakers"] = Unavailable(HOSTILE, 5)
+    made.refuses["overview"] = Unavailable(HOSTILE, 5)
     page = Browser(made).open().get("/").text
     assert "document.title" in page
     assert "<img" not in page
