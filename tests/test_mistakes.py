@@ -25,7 +25,7 @@ from sagas.core.gates import AttemptOutcome, Pause, Scope
 from sagas.core.rules import ForwardPlan, Plan, UndoPlan
 from sagas.core.states import Purge, SagaState, StepState, StepStatus
 from sagas.engine import advance, children, committer, registry
-from sagas.engine.attempt import attempt, coroutines, doubt, failures, heartbeat, redacted_lines, runner
+from sagas.engine.attempt import attempt, call, coroutines, doubt, failures, heartbeat, redacted_lines
 from sagas.engine.operate import breaker, pausing
 from sagas.engine.read import redacting
 from sagas.engine.start.children import ChildCreator, new_state
@@ -523,7 +523,7 @@ def _defaults_are_no_values(patch: Patch) -> None:
     def fails(*_: object) -> Any:
         raise TypeChanged("it does not fit")
 
-    whole = runner.secrets_in
+    whole = call.secrets_in
 
     def secrets_in(*arguments: Any) -> list[str]:
         with patch.context() as within:
@@ -733,12 +733,12 @@ _INSTANCES = "tests/engine/test_instances.py"
 )
 def _one_instance(patch: Patch) -> None:
     instances: dict[str, Any] = {}
-    new_instance = runner.new_instance
+    new_instance = call.new_instance
 
     def cached(definition: SagaDefinition) -> Any:
         return instances.setdefault(definition.name, new_instance(definition))
 
-    in_place_of(patch, runner.new_instance, cached)
+    in_place_of(patch, call.new_instance, cached)
 
 
 @mistake(
@@ -747,7 +747,7 @@ def _one_instance(patch: Patch) -> None:
 )
 def _one_context(patch: Patch) -> None:
     context = contextvars.copy_context()
-    patch.setattr(runner, "copy_context", lambda: context)
+    patch.setattr(call, "copy_context", lambda: context)
 
 
 @mistake(

@@ -27,8 +27,8 @@ from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.core.text import iso
 from sagas.core.transitions import unread
 from sagas.engine.advance import Advancer
+from sagas.engine.attempt.call import LARGEST_RESULT
 from sagas.engine.attempt.failures import NotRead, is_gone, why_not_read
-from sagas.engine.attempt.runner import LARGEST_RESULT
 from sagas.engine.committer import EntryContext
 from sagas.engine.joining import BLOCK
 from sagas.engine.ports import MessageSender, WorkSender

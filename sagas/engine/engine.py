@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from sagas.authoring.policies import SETTLE, AutoDisable
 from sagas.engine.advance import Advancer, MakesAttempts
 from sagas.engine.attempt.attempt import Attempt, AttemptServices
+from sagas.engine.attempt.call import call_code
 from sagas.engine.attempt.course import UNCHAINED, Chain
-from sagas.engine.attempt.runner import Runner
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.committer import Committer
 from sagas.engine.ports import CommitObserver, EngineObserver, Gates, MessageSender, NullObserver, PauseGate
@@ -35,6 +35,7 @@ from sagas.store.pauses import Pauses
 from sagas.store.tables import StoreSettings, Tables, tables_for
 
 if TYPE_CHECKING:
+    from sagas.engine.attempt.coroutines import EventLoop
     from sagas.engine.children import Children
     from sagas.engine.observe.tracing import Tracer
     from sagas.engine.operate.auto_disable import AutoDisabler
@@ -262,6 +263,13 @@ class Engine:
         return Committer(self.control, self.journal, self.clock, tuple(observers), lambda: self.inbox)
 
     @cached_property
+    def event_loop(self) -> EventLoop:
+        """The event loop of ``async`` code, made by its first call."""
+        from sagas.engine.attempt.coroutines import EventLoop
+
+        return EventLoop()
+
+    @cached_property
     def services(self) -> AttemptServices:
         """Services of an attempt."""
         gates: Gates = (PauseGate(self.pauses, self.control), *([self.breakers] if self._breaks else []))
@@ -269,7 +277,7 @@ class Engine:
             self.control,
             self.journal,
             self.committer,
-            Runner(),
+            partial(call_code, lambda result, context: self.event_loop.run(result, context)),
             self.clock,
             self.logger,
             self.queues.delay,

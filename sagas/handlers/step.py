@@ -13,9 +13,9 @@ from sagas.authoring.policies import Exhausted
 from sagas.core.commands import Discard, FailDelivery, Postpone
 from sagas.engine.advance import MakesAttempts
 from sagas.engine.attempt.attempt import Invocation
+from sagas.engine.attempt.call import new_instance
 from sagas.engine.attempt.course import RECORDING
 from sagas.engine.attempt.idempotency import IdempotentAttempt
-from sagas.engine.attempt.runner import new_instance
 from sagas.engine.engine import Engine
 from sagas.errors import InvalidRequest, NewerFormat, NotFound, SagaError, text_of
 from sagas.handlers.invocation import records_of, warm

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,9 +19,9 @@ from sagas.core.commands import FailDelivery, Postpone, Visited
 from sagas.core.rules import forward, in_wait, next_fact, owed_by_time
 from sagas.core.states import SagaState, SagaStatus, StepStatus
 from sagas.engine.attempt.attempt import AttemptServices, Invocation
+from sagas.engine.attempt.call import CallsCode, new_instance
 from sagas.engine.attempt.context import StepContext
 from sagas.engine.attempt.course import carried
-from sagas.engine.attempt.runner import Runner, new_instance
 from sagas.engine.clock import SystemClock
 from sagas.engine.committer import EntryContext
 from sagas.engine.engine import Engine
@@ -88,30 +88,24 @@ class SkippingClock:
         return ""
 
 
-class FailingRunner(Runner):
-    """Runs steps and undos, or raises the configured exceptions instead. ``fail`` has these by
-    step or undo; those of children have paths such as ``payouts[3].pay``. ``path_of`` returns the prefix of a saga's
-    step names, which is empty for the topmost saga."""
+def _failing(
+    fail: Mapping[str, Failing], path_of: Callable[[str], str], clock: SkippingClock, call: CallsCode
+) -> CallsCode:
+    """Return a function that calls steps and undos by ``call``, or raises the configured exceptions instead. ``fail``
+    has these by step or undo; those of children have paths such as ``payouts[3].pay``. ``path_of`` returns the prefix
+    of a saga's step names, which is empty for the topmost saga."""
+    failures = {name: list(each) if isinstance(each, Sequence) else each for name, each in fail.items()}
 
-    def __init__(self, fail: Mapping[str, Failing], path_of: Callable[[str], str], clock: SkippingClock) -> None:
-        super().__init__()
-        self._clock = clock
-        self._failures = {name: list(each) if isinstance(each, Sequence) else each for name, each in fail.items()}
-        self._path_of = path_of
-
-    def run(
-        self,
+    def calling(
         definition: SagaDefinition,
         step: StepDefinition,
         undo: bool,
         payloads: Mapping[str, str | None],
         context: StepContext,
-        began: Callable[[], None] = lambda: None,
-        changed: Collection[str] = (),
+        *rest: Any,
     ) -> str | None:
-        """Run a step or its undo; see :meth:`sagas.engine.attempt.runner.Runner.run`."""
         name = step.undo.name if undo and step.undo is not None else step.name
-        failing = self._failures.get(f"{self._path_of(context.saga_id)}{name}")
+        failing = failures.get(f"{path_of(context.saga_id)}{name}")
         if isinstance(failing, list):
             failing = failing.pop(0) if failing else None
         if failing is not None:
@@ -121,8 +115,10 @@ class FailingRunner(Runner):
                 step = replace(step, undo=replace(own, function=raising))
             else:
                 step = replace(step, function=raising)
-        with self._clock.running():
-            return super().run(definition, step, undo, payloads, context, began, changed)
+        with clock.running():
+            return call(definition, step, undo, payloads, context, *rest)
+
+    return calling
 
 
 def _raise(raised: Raised, *_: object, **__: object) -> None:
@@ -172,12 +168,12 @@ class InProcessEngine(Engine):
     Args:
         store: the tables.
         lines: the queues.
-        runner: calls the code of steps and undos.
+        failing: returns what calls the code of steps and undos in place of the function that it is given.
     """
 
     store: MemoryStore
     lines: MemoryQueues
-    runner: Runner
+    failing: Callable[[CallsCode], CallsCode]
 
     @cached_property
     def tables(self) -> Tables:
@@ -192,7 +188,8 @@ class InProcessEngine(Engine):
     @cached_property
     def services(self) -> AttemptServices:
         """Services of an attempt."""
-        return replace(super().services, runner=self.runner, callback_url=fake_callback_url)
+        services = super().services
+        return replace(services, call=self.failing(services.call), callback_url=fake_callback_url)
 
 
 class InProcessRun:
@@ -225,7 +222,6 @@ class InProcessRun:
         logger = logging.getLogger("sagas.testing")
         if logger.level == logging.NOTSET:  # as in a function, so that a line which fails there fails here
             logger.setLevel(logging.INFO)
-        runner = self._runner = FailingRunner(fail, self.path, self._clock)
         try:
             if definition.has_code:
                 new_instance(definition)
@@ -241,13 +237,14 @@ class InProcessRun:
             clients=_connecting(clients),
             store=store,
             lines=self._queues,
-            runner=runner,
+            failing=partial(_failing, fail, self.path, self._clock),
         )
         self._start(SagaType(definition), request)
 
     def close(self) -> None:
-        """Close the event loop of the saga's coroutines."""
-        self._runner.close()
+        """Close the event loop of the saga's coroutines, if it had any."""
+        if "event_loop" in vars(self._engine):
+            self._engine.event_loop.close()
 
     def stored(self, saga_id: str) -> SagaState:
         return self._store.states()[saga_id]

@@ -133,7 +133,7 @@ def outage(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outage]:
         found = Outage(monkeypatch, bench, error or Unavailable("DynamoDB is out of reach"), after)
         found.of(bench.engine.control, "get", "claim", "claim_step", "claim_undo", "commit", "finish")
         found.of(bench.engine.journal, "put", "entries")
-        found.begins_after(bench.engine.services.runner, "run", runs)
+        found.begins_after(runs)
         return found
 
     return make

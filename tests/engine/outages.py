@@ -48,19 +48,18 @@ class Outage:
 
         self.patch.setattr(target, name, failing)
 
-    def begins_after(self, target: Any, name: str, calls: int) -> None:
-        """Have it begin with so many calls of a method, however the last of them ends."""
-        original: Callable[..., Any] = getattr(target, name)
+    def begins_after(self, calls: int) -> None:
+        """Have it begin with so many calls of code, however the last of them ends."""
         left = [calls]
 
-        def counted(*arguments: Any, **keywords: Any) -> Any:
+        def counted(*arguments: Any) -> str | None:
             left[0] -= 1
             try:
-                return original(*arguments, **keywords)
+                return call(*arguments)
             finally:
                 self.lasting = self.lasting or left[0] == 0
 
-        self.patch.setattr(target, name, counted)
+        call = self.bench.replace_call(counted)
 
 
 Begin = Callable[..., Outage]

@@ -12,7 +12,6 @@ from sagas import CircuitBreaker, Context, Exhausted, Retry, Saga, step
 from sagas.core.gates import BreakerState
 from sagas.core.text import iso
 from sagas.engine.attempt.attempt import lease_for
-from sagas.engine.attempt.runner import Runner
 from sagas.engine.engine import settings_from
 from sagas.errors import PermanentError, Rejected, TypeChanged, Unavailable
 from sagas.handlers import step as step_handler
@@ -152,9 +151,7 @@ def test_a_permanent_error_of_the_probe_makes_room_for_another(deployed: Make) -
     assert t.status(other) == "COMPLETED"
 
 
-def test_a_probe_that_could_not_be_called_makes_room_for_another(
-    deployed: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_probe_that_could_not_be_called_makes_room_for_another(deployed: Make) -> None:
     t = deployed(Shaky)
     first = _opened(t)
     other = t.start("shaky")
@@ -164,9 +161,9 @@ def test_a_probe_that_could_not_be_called_makes_room_for_another(
         raise TypeChanged("the request does not fit")
 
     t.clock.time += 30
-    with monkeypatch.context() as patched:
-        patched.setattr(Runner, "run", unreadable)
-        t.invoke("shaky", "call")
+    call = t.replace_call(unreadable)
+    t.invoke("shaky", "call")
+    t.replace_call(call)
     assert sorted(t.status(saga_id) for saga_id in (first, other)) == ["DEAD_LETTERED", "RUNNING"]
     assert not _stored(t).closed
     assert _stored(t).probe == ""

@@ -203,15 +203,14 @@ def test_too_little_time_leaves_the_invocation(chained: Bench) -> None:
 def test_a_cancel_leaves_the_invocation(chained: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     w = chained
     saga_id = begun(w)
-    ran_step = w.engine.services.runner.run
 
     def cancelling(definition: Any, step: Any, *rest: Any) -> Any:
         if step.name == "two":
             w.engine.operations.cancel("five", saga_id, "ada")
-        return ran_step(definition, step, *rest)
+        return call(definition, step, *rest)
 
-    monkeypatch.setattr(type(w.engine.services.runner), "run", staticmethod(cancelling))
     monkeypatch.setattr(step_handler, "_engine", lambda: w.engine)
+    call = w.replace_call(cancelling)
     w.invoke("five", "one")
     assert ran() == ["one", "two"]
     assert w.status(saga_id) == "COMPENSATING"
@@ -294,11 +293,10 @@ def test_an_open_breaker_leaves_the_invocation(chained: Bench) -> None:
     assert w.status(first) == w.status(second) == "COMPLETED"
 
 
-def test_each_lease_is_as_long_as_its_step_needs(chained: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_lease_is_as_long_as_its_step_needs(chained: Bench) -> None:
     """Not as long as the function may go on; undoing waits for that."""
     w, leases = chained, list[tuple[str, float, float]]()
     saga_id = begun(w)
-    ran_step = w.engine.services.runner.run
 
     def looking(definition: Any, step: Any, *rest: Any) -> Any:
         lease = w.state(saga_id).lease
@@ -306,9 +304,9 @@ def test_each_lease_is_as_long_as_its_step_needs(chained: Bench, monkeypatch: py
         now = w.clock.now()
         leases.append((lease.owner, round(lease.expires_at - now, 3), round(lease.act_until - now, 3)))
         w.clock.advance(4.0)
-        return ran_step(definition, step, *rest)
+        return call(definition, step, *rest)
 
-    monkeypatch.setattr(type(w.engine.services.runner), "run", staticmethod(looking))
+    call = w.replace_call(looking)
     w.invoke("five", "one", remaining=60.0)
     assert [expiry for _, expiry, _ in leases] == [12.0] * 5
     assert [act for _, _, act in leases] == [61.0, 57.0, 53.0, 49.0, 45.0]
@@ -317,22 +315,20 @@ def test_each_lease_is_as_long_as_its_step_needs(chained: Bench, monkeypatch: py
     assert w.hidden == [17, 17, 17]
 
 
-def test_a_death_costs_the_step_at_hand_an_attempt_and_no_other(
-    chained: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_death_costs_the_step_at_hand_an_attempt_and_no_other(chained: Bench) -> None:
     """And the message that comes back stands for the saga, though it was sent for the first step."""
     w = chained
     saga_id = begun(w)
-    ran_step, deaths = w.engine.services.runner.run, ["three"]
+    deaths = ["three"]
 
     def dying(definition: Any, step: Any, *rest: Any) -> Any:
-        outcome = ran_step(definition, step, *rest)
+        outcome = call(definition, step, *rest)
         if step.name in deaths:
             deaths.remove(step.name)
             raise Death
         return outcome
 
-    monkeypatch.setattr(type(w.engine.services.runner), "run", staticmethod(dying))
+    call = w.replace_call(dying)
     records = w.stack.receive("five", "one")
     with pytest.raises(Death):
         step_handler.handler({"Records": records}, LambdaContext(60.0))
@@ -381,10 +377,9 @@ def test_a_death_during_a_short_wait_costs_nothing(chained: Bench, monkeypatch: 
     assert ran() == ["one", "two", "two", "three", "four", "five"]
 
 
-def test_another_delivery_waits_for_the_chain(chained: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_delivery_waits_for_the_chain(chained: Bench) -> None:
     w = chained
     begun(w)
-    ran_step = w.engine.services.runner.run
     records = w.stack.receive("five", "one")
 
     def doubling(definition: Any, step: Any, *rest: Any) -> Any:
@@ -393,9 +388,9 @@ def test_another_delivery_waits_for_the_chain(chained: Bench, monkeypatch: pytes
             answer = step_handler.handler({"Records": records}, LambdaContext(60.0))
             assert len(answer["batchItemFailures"]) == 1
             assert w.hidden == [12]
-        return ran_step(definition, step, *rest)
+        return call(definition, step, *rest)
 
-    monkeypatch.setattr(type(w.engine.services.runner), "run", staticmethod(doubling))
+    call = w.replace_call(doubling)
     step_handler.handler({"Records": records}, LambdaContext(60.0))
     assert ran() == ["one", "two", "three", "four", "five"]
 
@@ -405,12 +400,12 @@ def test_an_outcome_that_cannot_be_committed_waits_under_its_steps_name(
 ) -> None:
     w = chained
     saga_id = begun(w)
-    ran_step, engine = w.engine.services.runner.run, step_handler._engine()  # pyright: ignore[reportPrivateUsage]
+    engine = step_handler._engine()  # pyright: ignore[reportPrivateUsage]
     away = [False]
 
     def leaving(definition: Any, step: Any, *rest: Any) -> Any:
         away[0] = step.name == "two"
-        return ran_step(definition, step, *rest)
+        return call(definition, step, *rest)
 
     put = type(engine.journal).put
 
@@ -419,7 +414,7 @@ def test_an_outcome_that_cannot_be_committed_waits_under_its_steps_name(
             raise Unavailable("DynamoDB is out of reach")
         return put(self, entry)
 
-    monkeypatch.setattr(type(engine.services.runner), "run", staticmethod(leaving))
+    call = w.replace_call(leaving)
     monkeypatch.setattr(type(engine.journal), "put", out_of_reach)
     w.invoke("five", "one")
     away[0] = False
@@ -430,15 +425,14 @@ def test_an_outcome_that_cannot_be_committed_waits_under_its_steps_name(
     assert ran() == ["one", "two", "three", "four", "five"]
 
 
-def test_every_line_of_the_log_names_its_step(chained: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_line_of_the_log_names_its_step(chained: Bench) -> None:
     w, seen = chained, list[str]()
-    ran_step = w.engine.services.runner.run
 
     def looking(*given: Any) -> Any:
         seen.append(telemetry().logger.get_current_keys()["step"])
-        return ran_step(*given)
+        return call(*given)
 
-    monkeypatch.setattr(type(w.engine.services.runner), "run", staticmethod(looking))
+    call = w.replace_call(looking)
     begun(w)
     w.invoke("five", "one")
     assert seen == ["one", "two", "three", "four", "five"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -248,15 +249,14 @@ def test_none_begins_that_could_not_be_recorded_in_time(deployed: Make) -> None:
     assert LOG == ["pay:1"]
 
 
-def test_reading_inputs_is_not_its_time(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_inputs_is_not_its_time(bench: Make) -> None:
     b = bench(Undone)
-    began = b.engine.services.runner.run
 
-    def slowly(*arguments: object) -> str | None:
+    def slowly(*arguments: Any) -> str | None:
         b.clock.advance(3)
-        return began(*arguments)  # type: ignore[arg-type]
+        return call(*arguments)
 
-    monkeypatch.setattr(b.engine.services.runner, "run", slowly)
+    call = b.replace_call(slowly)
     ACT.append(takes(b, 4))
     saga_id = b.start("undone")
     b.deliver("undone", "pay")

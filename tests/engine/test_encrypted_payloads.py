@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from sagas import Rejected, S3Object, Saga, children, step, wait_for
 from sagas.aws import translated
-from sagas.engine.attempt.runner import LARGEST_RESULT
+from sagas.engine.attempt.call import LARGEST_RESULT
 from sagas.errors import SagaError
 from sagas.store.connection import Changed
 from sagas.store.encryption import PayloadEncryption

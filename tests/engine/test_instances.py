@@ -218,8 +218,7 @@ def test_a_client_in_the_loop_lives_longer_than_its_attempt(bench: Make, echo: t
 
 def loops(b: Bench) -> list[asyncio.AbstractEventLoop]:
     """The loops that wait for their next attempt."""
-    loop: Any = b.engine.services.runner._loop  # pyright: ignore[reportPrivateUsage]
-    return [runner.get_loop() for runner in loop._idle]
+    return [runner.get_loop() for runner in b.engine.event_loop._idle]  # pyright: ignore[reportPrivateUsage]
 
 
 STUCK: list[asyncio.AbstractEventLoop] = []
@@ -345,8 +344,7 @@ def test_a_forgotten_loop_is_closed(bench: Make) -> None:
     b = bench(Stuck)
     b.start("stuck")
     b.run()
-    runner: Any = b.engine.services.runner
     assert not STUCK[1].is_closed()
-    runner._loop = None
+    del vars(b.engine)["event_loop"]
     gc.collect()
     assert STUCK[1].is_closed()

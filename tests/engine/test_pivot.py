@@ -141,17 +141,16 @@ def sold(b: Bench) -> str:
     return saga_id
 
 
-def while_it_runs(b: Bench, monkeypatch: pytest.MonkeyPatch, name: str, do: Callable[[], object]) -> None:
+def while_it_runs(b: Bench, name: str, do: Callable[[], object]) -> None:
     """Have something happen once while the code of a step runs."""
-    run = b.engine.services.runner.run
 
     def running(definition: Any, code: Any, *rest: Any) -> str | None:
         if code.name == name:
-            monkeypatch.setattr(b.engine.services.runner, "run", run)
+            b.replace_call(call)
             do()
-        return run(definition, code, *rest)
+        return call(definition, code, *rest)
 
-    monkeypatch.setattr(b.engine.services.runner, "run", running)
+    call = b.replace_call(running)
 
 
 def test_a_cancel_before_it_undoes_and_one_behind_it_is_refused(bench: Make) -> None:
@@ -170,13 +169,11 @@ def test_a_cancel_before_it_undoes_and_one_behind_it_is_refused(bench: Make) -> 
 
 
 @pytest.mark.parametrize("name", ["sale", "pivot-final"])
-def test_a_cancel_that_came_while_it_ran_is_noted_and_comes_to_nothing(
-    bench: Make, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_cancel_that_came_while_it_ran_is_noted_and_comes_to_nothing(bench: Make, name: str) -> None:
     b = bench(Sale, Final, Payout)
     saga_id = b.start(name)
     said: list[str] = []
-    while_it_runs(b, monkeypatch, "capture", lambda: said.append(cancel(b, name, saga_id)))
+    while_it_runs(b, "capture", lambda: said.append(cancel(b, name, saga_id)))
     b.run()
     assert said == ["RUNNING"]  # accepted: nobody knew better
     assert b.status(saga_id) == "COMPLETED"
@@ -186,11 +183,11 @@ def test_a_cancel_that_came_while_it_ran_is_noted_and_comes_to_nothing(
     assert b.show(saga_id)["cancel_requested_at"] is None
 
 
-def test_a_cancel_while_it_fails_undoes(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancel_while_it_fails_undoes(bench: Make) -> None:
     b = bench(Sale)
     FAIL["capture"] = RuntimeError("no answer")
     saga_id = b.start("sale")
-    while_it_runs(b, monkeypatch, "capture", lambda: cancel(b, "sale", saga_id))
+    while_it_runs(b, "capture", lambda: cancel(b, "sale", saga_id))
     b.run()
     assert (b.status(saga_id), LOG) == ("CANCELLED", ["book", "capture:1", "unbook"])
 
@@ -285,9 +282,7 @@ def test_a_wait_behind_it_that_brought_nothing_waits_for_an_operator(bench: Make
     assert saga_id in attention(b)
 
 
-def test_a_deadline_that_passes_while_a_step_runs_does_not_disturb_it(
-    bench: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_deadline_that_passes_while_a_step_runs_does_not_disturb_it(bench: Make) -> None:
     b = bench(Receipted)
     saga_id = b.start("receipted")
     b.run()
@@ -301,7 +296,7 @@ def test_a_deadline_that_passes_while_a_step_runs_does_not_disturb_it(
         assert b.recover() == []
         seen.append(b.state(saga_id))
 
-    while_it_runs(b, monkeypatch, "close", late)
+    while_it_runs(b, "close", late)
     b.run()
     assert seen[0].cancel.at == 0
     assert b.status(saga_id) == "COMPLETED"

@@ -13,7 +13,7 @@ from sagas.authoring.policies import Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.client.read.advice import advice
-from sagas.engine.attempt import runner
+from sagas.engine.attempt import call
 from tests.engine.outages import Refusals
 from tests.handlers.conftest import Make, Site
 from tests.support.sagas import FAIL, LOG, perform
@@ -76,7 +76,7 @@ def seen(s: Site, saga_id: str) -> Any:
 @pytest.fixture
 def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Results of any size: one within the limit does not fit either once its quotes are escaped."""
-    monkeypatch.setattr(runner, "LARGEST_RESULT", 10**9)
+    monkeypatch.setattr(call, "LARGEST_RESULT", 10**9)
 
 
 def test_a_result_over_the_limit_fails_its_step_for_good_and_leaves_it_in_doubt(site: Make) -> None:

@@ -10,11 +10,13 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 import pytest
+from msgspec.structs import force_setattr
 
 from sagas.core.commands import Discard, Postpone
 from sagas.core.states import SagaState
 from sagas.core.text import epoch
 from sagas.engine.attempt.attempt import Invocation
+from sagas.engine.attempt.call import CallsCode
 from sagas.engine.clock import uuid7
 from sagas.engine.engine import settings_from
 from sagas.engine.registry import Registry
@@ -145,6 +147,14 @@ class Bench:
         """Start a saga; return its id."""
         given = {"item": "train"} if request is None else request
         return self.engine.starter.start(name, given, **options).state.saga_id
+
+    def replace_call(self, call: Callable[..., str | None]) -> CallsCode:
+        """Have another function call the code of steps and undos. Return the one that it replaces."""
+        delivers = self._round == self._deliver_all
+        services = (self.engine if delivers else step_handler._engine()).services  # pyright: ignore[reportPrivateUsage]
+        replaced = services.call
+        force_setattr(services, "call", call)
+        return replaced
 
     # Handed to the worker
 

@@ -201,7 +201,7 @@ def _running() -> Running:
             if functions:
                 break  # a test called them, in the midst of something else perhaps
             called = callee
-        elif file.endswith("engine/attempt/runner.py") and called and not called.endswith("engine/attempt/context.py"):
+        elif file.endswith("engine/attempt/call.py") and called and not called.endswith("engine/attempt/context.py"):
             return (), "", ""  # a step's code in a test asks the engine for what no function's code would
         elif name == "handler" and file.startswith(_HANDLERS):
             functions, source = (Path(file).stem,), _source_of(frame.f_locals.get("event"))

@@ -21,6 +21,7 @@ from sagas.core.commands import Send
 from sagas.core.rules import misfit, next_look, settles, undo_still_owed
 from sagas.core.states import DeadMessage, Lease, Progress, SagaState, StepState
 from sagas.core.text import iso
+from sagas.engine.attempt.call import CallsCode, changed_children, inputs_needed, moment, secrets_in
 from sagas.engine.attempt.context import StepContext
 from sagas.engine.attempt.course import COMMIT_RESERVE, RECORDING, Course, Value, correlated
 from sagas.engine.attempt.failures import (
@@ -35,7 +36,6 @@ from sagas.engine.attempt.failures import (
     undo_failure,
 )
 from sagas.engine.attempt.heartbeat import Heartbeat, ProgressReport
-from sagas.engine.attempt.runner import Runner, changed_children, inputs_needed, moment, secrets_in
 from sagas.engine.clock import Clock, claimed_at
 from sagas.engine.committer import Committed, Committer, EntryContext, write_contended
 from sagas.engine.ports import Gate, Gates, shut_gate
@@ -69,6 +69,7 @@ class AttemptServices(Struct, frozen=True):
     """Services of an attempt.
 
     Args:
+        call: the function that calls the code of steps and undos.
         delay: the function that makes a message return after some seconds if its worker dies.
         connect: the function that makes the clients of ``ctx.client``.
         on_next_step: called with the message of each further step that an invocation runs.
@@ -80,7 +81,7 @@ class AttemptServices(Struct, frozen=True):
     control: ControlItems
     journal: Journal
     committer: Committer
-    runner: Runner
+    call: CallsCode
     clock: Clock
     logger: logging.Logger
     delay: Callable[[Message, float], None] = lambda message, seconds: None
@@ -131,7 +132,7 @@ class Attempt:
     """One execution of the code that a message names.
 
     Args:
-        services: store, runner, clock.
+        services: store, clock, the function that calls the code.
         saga_type: the message's saga type, which has the code.
         message: the current message.
         invocation: the invocation that handles the message.
@@ -317,7 +318,7 @@ class Attempt:
         with progress, beat:
             began = partial(self._code_begins, held)
             try:
-                payload = services.runner.run(definition, code, message.undo, payloads, context, began, changed)
+                payload = services.call(definition, code, message.undo, payloads, context, began, changed)
             finally:
                 self._silence()
         if code.waits_for == "time" and not message.undo:

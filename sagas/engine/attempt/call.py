@@ -1,4 +1,4 @@
-"""Runs user code: converts its inputs and results, and handles its exceptions."""
+"""Calls user code: converts its inputs and results, and handles its exceptions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from datetime import datetime
 from types import AsyncGeneratorType, GeneratorType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from sagas.authoring.codec import decode, encode
 from sagas.authoring.definition.definition import Parameter, SagaDefinition, StepDefinition, StepSource, UndoDefinition
@@ -35,10 +35,12 @@ from sagas.errors import (
 )
 from sagas.store.journal.entries import REQUEST_SEQ
 
-if TYPE_CHECKING:
-    from sagas.engine.attempt.coroutines import EventLoop
-
 _CHILDREN_CHANGED = "its children have other types now, or another order"
+CallsCode = Callable[
+    [SagaDefinition, StepDefinition, bool, Mapping[str, str | None], StepContext, Callable[[], None], Collection[str]],
+    str | None,
+]
+"""The function that calls the code of steps and undos: :func:`call_code` with its first argument."""
 LARGEST_RESULT = 4_000_000
 """A step may return this many bytes of JSON. Larger results would not fit into a response of the API."""
 
@@ -108,96 +110,84 @@ def new_instance(definition: SagaDefinition) -> Any:
     return instance
 
 
-class Runner:
-    """Calls steps and undos: each attempt on an instance and with context variables of its own, coroutines in one event
-    loop."""
+def call_code(
+    await_result: Callable[[Awaitable[Any], StepContext], Any],
+    definition: SagaDefinition,
+    step: StepDefinition,
+    undo: bool,
+    payloads: Mapping[str, str | None],
+    context: StepContext,
+    began: Callable[[], None],
+    changed: Collection[str],
+) -> str | None:
+    """Call a step, or its undo: on an instance of its own, and with context variables of its own.
 
-    def __init__(self) -> None:
-        self._loop: EventLoop | None = None
+    Args:
+        await_result: awaits what ``async`` code returned.
+        began: called before the code.
+        changed: steps whose results cannot be used, even if they match their types.
 
-    def close(self) -> None:
-        """Close the event loop, if there is one."""
-        if self._loop is not None:
-            self._loop.close()
+    Returns: the result as JSON text; ``None`` for an undo.
+    """
+    code = step.code(undo=undo)
+    arguments: dict[str, Any] = {}
+    for parameter in code.parameters:
+        if parameter.source is StepSource.CONTEXT:
+            arguments[parameter.name] = context
+            continue
+        # Read a payload as its producer's type: the consumer may declare only a part of it.
+        text = payloads[parameter.name]
+        source = parameter.step or REQUEST
+        misfit = _CHILDREN_CHANGED if parameter.step in changed else ""
+        arguments[parameter.name] = None if text is None else definition.stored(source, json.loads(text), misfit)
+    result = copy_context().run(_result, await_result, definition, code, arguments, context, began)
+    if isinstance(code, UndoDefinition):
+        if kind := _not_run(result):
+            fault = f"returned a {kind} that has not run; it must have done its work when it returns"
+            raise WrongResult(f"compensation {code.name!r} {fault}")
+        if code.declares_none and result is not None:
+            raise WrongResult(f"compensation {code.name!r} returned {type(result).__name__}, but declares None")
+        return None
+    return _written(step, result)
 
-    def run(
-        self,
-        definition: SagaDefinition,
-        step: StepDefinition,
-        undo: bool,
-        payloads: Mapping[str, str | None],
-        context: StepContext,
-        began: Callable[[], None] = lambda: None,
-        changed: Collection[str] = (),
-    ) -> str | None:
-        """Run a step, or its undo. Returns the result as JSON text; ``None`` for an undo. ``changed``: steps whose
-        results cannot be used, even if they match their types."""
-        code = step.code(undo=undo)
-        arguments: dict[str, Any] = {}
-        for parameter in code.parameters:
-            if parameter.source is StepSource.CONTEXT:
-                arguments[parameter.name] = context
-                continue
-            # Read a payload as its producer's type: the consumer may declare only a part of it.
-            text = payloads[parameter.name]
-            source = parameter.step or REQUEST
-            misfit = _CHILDREN_CHANGED if parameter.step in changed else ""
-            arguments[parameter.name] = None if text is None else definition.stored(source, json.loads(text), misfit)
-        result = copy_context().run(self._called, definition, code, arguments, context, began)
-        if isinstance(code, UndoDefinition):
-            if kind := _not_run(result):
-                fault = f"returned a {kind} that has not run; it must have done its work when it returns"
-                raise WrongResult(f"compensation {code.name!r} {fault}")
-            if code.declares_none and result is not None:
-                raise WrongResult(f"compensation {code.name!r} returned {type(result).__name__}, but declares None")
-            return None
-        return _written(step, result)
 
-    def _called(
-        self,
-        definition: SagaDefinition,
-        code: StepDefinition | UndoDefinition,
-        arguments: dict[str, Any],
-        context: StepContext,
-        began: Callable[[], None],
-    ) -> Any:
-        """Return the code's result if it came in time. A late result is refused, but a late ``PermanentError`` is
-        not."""
-        instance = new_instance(definition)
-        began()
-        try:
-            result = code.function(instance, **arguments)
-            if inspect.isawaitable(result):
-                result = self._awaited(result, context)
-        except BaseException as error:
-            if isinstance(error, AttributeError) and error.obj is instance:
-                error.add_note(_NO_STATE)
-            cancelled = isinstance(error, _of_asyncio("CancelledError"))
-            if not cancelled and not isinstance(error, Exception | SystemExit | GeneratorExit):
-                raise
-            if context.overtime >= 0 and not any(isinstance(leaf, PermanentError) for leaf in leaves(error)):
-                context.refuse()
-                end = "it was cancelled" if cancelled else f"it raised {type(error).__name__}: {text_of(error)}"
-                raise TimedOut(_too_late(context, code.timeout, end)) from error
-            if isinstance(error, SystemExit):
-                raise StepExited(f"the step called sys.exit({text_of(error)})") from error
-            if isinstance(error, GeneratorExit):
-                raise StepExited("the step raised GeneratorExit") from error
-            if cancelled:
-                context.raise_if_cancelled()
-                raise StepExited("the step was cancelled by its own code") from error
+def _result(
+    await_result: Callable[[Awaitable[Any], StepContext], Any],
+    definition: SagaDefinition,
+    code: StepDefinition | UndoDefinition,
+    arguments: dict[str, Any],
+    context: StepContext,
+    began: Callable[[], None],
+) -> Any:
+    """Return the code's result if it came in time. A late result is refused, but a late ``PermanentError`` is not."""
+    instance = new_instance(definition)
+    began()
+    try:
+        result = code.function(instance, **arguments)
+        if inspect.isawaitable(result):
+            result = await_result(result, context)
+    except BaseException as error:
+        if isinstance(error, AttributeError) and error.obj is instance:
+            error.add_note(_NO_STATE)
+        cancelled = isinstance(error, _of_asyncio("CancelledError"))
+        if not cancelled and not isinstance(error, Exception | SystemExit | GeneratorExit):
             raise
-        if context.overtime >= 0:
+        if context.overtime >= 0 and not any(isinstance(leaf, PermanentError) for leaf in leaves(error)):
             context.refuse()
-            raise TimedOut(_too_late(context, code.timeout, "its result is refused"))
-        return result
-
-    def _awaited(self, result: Awaitable[Any], context: StepContext) -> Any:
-        from sagas.engine.attempt.coroutines import EventLoop
-
-        if self._loop is None:
-            self._loop = EventLoop()
-        return self._loop.run(result, context)
+            end = "it was cancelled" if cancelled else f"it raised {type(error).__name__}: {text_of(error)}"
+            raise TimedOut(_too_late(context, code.timeout, end)) from error
+        if isinstance(error, SystemExit):
+            raise StepExited(f"the step called sys.exit({text_of(error)})") from error
+        if isinstance(error, GeneratorExit):
+            raise StepExited("the step raised GeneratorExit") from error
+        if cancelled:
+            context.raise_if_cancelled()
+            raise StepExited("the step was cancelled by its own code") from error
+        raise
+    if context.overtime >= 0:
+        context.refuse()
+        raise TimedOut(_too_late(context, code.timeout, "its result is refused"))
+    return result
 
 
 def moment(payload: str | None, now: float) -> float:
