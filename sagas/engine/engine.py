@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec.structs import replace
 
 from sagas.authoring.policies import SETTLE, AutoDisable
-from sagas.engine.advance import Advancer, MakesAttempts
+from sagas.engine.advance import Advancer
 from sagas.engine.attempt.attempt import Attempt, AttemptServices
 from sagas.engine.attempt.call import call_code
 from sagas.engine.attempt.course import UNCHAINED, Chain
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from sagas.engine.supervise.purge import Purger
     from sagas.engine.supervise.recovery import RecoveryRun
     from sagas.engine.supervise.verify import Verifier
-    from sagas.engine.worker import QueueProgress, Worker
+    from sagas.engine.worker import MakesAttempts, QueueProgress, Worker
     from sagas.store.inbox import Inbox
     from sagas.store.index.listing import Listing
     from sagas.store.index.search_keys import SearchKeys
@@ -291,7 +291,7 @@ class Engine:
     @cached_property
     def advancer(self) -> Advancer:
         """Advances sagas."""
-        return Advancer(self.services, self.registry, self.sender, self.attempt, self.carry, self.chain, self.queues)
+        return Advancer(self.services, self.registry, self.sender, self.carry, self.queues)
 
     @cached_property
     def search_keys(self) -> SearchKeys:
@@ -413,7 +413,7 @@ class Engine:
         """Handles messages."""
         from sagas.engine.worker import Worker
 
-        return Worker(self.advancer)
+        return Worker(self.advancer, self.attempt, self.chain)
 
     @cached_property
     def queue_progress(self) -> QueueProgress:

@@ -1,6 +1,7 @@
 """Handles a message: advances its saga as far as this invocation can, then decides what to do with the message.
 
-Also notes how far the message's queue has got.
+If the message names code, an attempt claims the step, runs the code and commits the outcome. If not, or if the claim
+was refused, the automaton decides. Also notes how far the message's queue has got.
 """
 
 from __future__ import annotations
@@ -9,17 +10,22 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from sagas.core.commands import Discard, FailDelivery, Postpone, Run
-from sagas.core.states import SagaStatus
+from sagas.core.commands import Discard, FailDelivery, MessageArrived, Postpone, Run
+from sagas.core.rules import lacks_policy, misfit
+from sagas.core.states import DeadMessage, Lease, SagaState, SagaStatus
 from sagas.core.text import iso
 from sagas.engine.advance import Advanced, Advancer
-from sagas.engine.attempt.attempt import Invocation, NotCommitted, lease_for
-from sagas.engine.attempt.course import RECORDING, Course
-from sagas.engine.attempt.failures import comes_back, with_pending
+from sagas.engine.attempt.attempt import Attempt, AttemptServices, Invocation, NotCommitted, lease_for
+from sagas.engine.attempt.course import RECORDING, UNCHAINED, Chain, Course, carried, correlated
+from sagas.engine.attempt.failures import comes_back, pending_fact, with_pending
 from sagas.engine.clock import Clock
-from sagas.errors import NewerFormat, SagaError, Unavailable
-from sagas.messaging.message import Message
+from sagas.engine.committer import Committed, EntryContext
+from sagas.engine.ports import Gate, shut_gate
+from sagas.engine.registry import SagaType
+from sagas.errors import InvalidRequest, NewerFormat, NotFound, Problem, SagaError, Unavailable
+from sagas.messaging.message import Message, PendingCommit
 from sagas.store.connection import Fenced
 
 if TYPE_CHECKING:
@@ -44,10 +50,22 @@ End = Discard | Postpone | FailDelivery
 """What to do with a message."""
 
 
+MakesAttempts = Callable[[AttemptServices, SagaType, Message, Invocation, Course], Attempt]
+"""The function that makes the attempt of a message."""
+
+
 class Worker(Struct, frozen=True):
-    """Handles messages of all saga types of this service."""
+    """Handles messages of all saga types of this service.
+
+    Args:
+        advancer: advances sagas where no code of a step is to run.
+        attempt: claims and runs a message's code.
+        chain: the steps that one invocation of this function may run in a row.
+    """
 
     advancer: Advancer
+    attempt: MakesAttempts
+    chain: Chain = UNCHAINED
     _failing: dict[str, float] = field(default_factory=dict[str, float])
     """Ids of messages that go to the dead-letter queue, each with the epoch seconds until which it is cached."""
 
@@ -60,10 +78,10 @@ class Worker(Struct, frozen=True):
             return FailDelivery(), received
         if until := max((gate.cached_until(message) for gate in services.gates), default=0.0):
             return self._postponed(Postpone(until), message, "gate"), received
-        course = Course.of(self.advancer.chain, message.step)
+        course = Course.of(self.chain, message.step)
         for _ in range(_ROUNDS):
             try:
-                advanced = self.advancer.handle(message, invocation, course)
+                advanced = self._advance(message, invocation, course)
                 message = advanced.message or message
                 end = self._end(advanced, message, invocation, course)
             except Fenced:
@@ -79,6 +97,127 @@ class Worker(Struct, frozen=True):
             if end is not None:
                 return end, message
         return self._postponed(Postpone(services.clock.now() + _RACE), message, "race"), received
+
+    def _advance(self, message: Message, invocation: Invocation, course: Course) -> Advanced:
+        """Advance the saga of a message: run the code that it names, or decide what to do instead."""
+        if message.saga not in self.advancer.registry:
+            return self._of_another_release(message, invocation)
+        saga_type = self.advancer.registry.get(message.saga)
+        services = self.advancer.services
+        dying = DeadMessage(message.dispatch, message.hops, message.message_id)
+        if message.pending_commit is not None:
+            committed = self._commit_late(message, message.pending_commit, dying)
+            if committed is not None:
+                return self.advancer.send_next(committed, message)
+        gate: Gate | None = None
+        code = saga_type.code(message.step, undo=message.undo)
+        if code is not None:
+            attempt = self.attempt(services, saga_type, message, invocation, course)
+            committed = attempt.run()
+            gate = attempt.shut
+            if committed is not None:
+                return self._run_on(committed, message, invocation, course)
+        state = services.control.get(message.saga_id)
+        if state is None:
+            return self._purged(message)
+        message = self._standing_for(state, message)
+        if message.index >= len(state.steps) or state.steps[message.index].name != message.step:
+            problem = Problem("$.index", "is not this step's position")
+            raise InvalidRequest("the message names a step that this saga does not have", [problem])
+        if code is None and state.lease is None and misfit(self.advancer.plan(state), state, services.clock.now()):
+            gate = shut_gate(services.gates, message)  # a paused saga does not wait for a release
+            if gate is not None and message.dispatch == state.dispatch:
+                return Advanced(state, Run(state.cursor, state.undoing, 0), message=message, gate=gate)
+        # In a chain, even a lease for work without code is short.
+        lease = self.advancer.lease() if course.chained else lease_for(saga_type, services.clock, invocation.deadline)
+        dying_now = None if message.chained else dying
+        context = EntryContext(trace_id=invocation.trace_id, message=dying_now, redriven_by=message.redriven_by)
+        return replace(self._arrived(state, message, lease, context), gate=gate)
+
+    def _commit_late(self, message: Message, pending: PendingCommit, dying: DeadMessage) -> Committed | None:
+        """Commit an outcome that waited in a queue; ``None`` if its execution no longer holds the saga, or if a release
+        has to say first what follows from the outcome."""
+        state = self.advancer.services.control.get(message.saga_id)
+        fact = pending_fact(state, message, pending) if state else None
+        if state is None or fact is None or lacks_policy(self.advancer.plan(state), state, fact):
+            return None
+        context = EntryContext(pending.payload, pending.details, trace_id=pending.trace_id, message=dying)
+        committer = self.advancer.services.committer
+        return committer.commit(self.advancer.plan(state), correlated(state, message), fact, context)
+
+    def _run_on(self, committed: Committed, message: Message, invocation: Invocation, course: Course) -> Advanced:
+        """Run the step that a commit has claimed, then the next step, until a commit claims no step."""
+        while committed.claimed:
+            state = committed.state
+            entry = committed.entry
+            inputs = message.inputs
+            if entry is not None and entry.action == "StepCompleted":
+                inputs = (*inputs, carried(entry))
+            course.claim(state, entry, adopted=committed.adopted)
+            message = replace(
+                message,
+                step=state.steps[state.cursor].name,
+                index=state.cursor,
+                undo=state.undoing,
+                pending_commit=None,
+                inputs=inputs,
+                chained=True,
+            )
+            saga_type = self.advancer.registry.get(message.saga)
+            self.advancer.services.on_next_step(message)
+            following = self.attempt(self.advancer.services, saga_type, message, invocation, course).run()
+            if following is None:
+                raise SagaError("internal error: a step claimed by the previous commit did not run; please report it")
+            committed = following
+        return self.advancer.send_next(committed, message)
+
+    def _standing_for(self, state: SagaState, message: Message) -> Message:
+        """Return the message, updated to the saga's current step. A saga that advances in a chain keeps its message,
+        which names the step for which it was sent."""
+        step = state.current
+        if message.dispatch != state.dispatch or state.ended or step is None or message.index >= len(state.steps):
+            return message
+        elsewhere = (message.index, message.undo) != (state.cursor, state.undoing)
+        same_step = state.steps[message.index].name == message.step
+        if not elsewhere or not same_step or message.step not in self.chain or step.name not in self.chain:
+            return message
+        return replace(message, step=step.name, index=state.cursor, undo=state.undoing, inputs=(), chained=True)
+
+    def _arrived(self, state: SagaState, message: Message, lease: Lease, context: EntryContext) -> Advanced:
+        """Handle the arrival of a message."""
+        arrival = MessageArrived(
+            message.index,
+            message.undo,
+            message.dispatch,
+            message.hops,
+            message.message_id,
+            lease,
+            message.sent_at,
+            message.reason,
+        )
+        return replace(self.advancer.advance(correlated(state, message), arrival, context, message), message=message)
+
+    def _purged(self, message: Message) -> Advanced:
+        """Drop the message of a purged saga."""
+        first = self.advancer.services.journal.entries(message.saga_id, [1]).get(1)
+        if first is None or first.tombstone is None:
+            raise NotFound(f"no saga with id {message.saga_id} (type {message.saga})")
+        return Advanced(first.tombstone.state, Discard("the saga was purged"))
+
+    def _of_another_release(self, message: Message, invocation: Invocation) -> Advanced:
+        """Advance a saga whose type is not deployed as far as is possible without its code."""
+        state = self.advancer.services.control.get(message.saga_id)
+        if state is None:
+            return self._purged(message)
+        return self._arrived(state, message, self.advancer.lease(), EntryContext(trace_id=invocation.trace_id))
+
+    def _fail_uncalled(
+        self, message: Message, invocation: Invocation, error: Exception, course: Course
+    ) -> Advanced | None:
+        """Fail a message's attempt without running its code. Returns the result; ``None`` if it may not be claimed."""
+        saga_type = self.advancer.registry.get(message.saga)
+        committed = self.attempt(self.advancer.services, saga_type, message, invocation, course).fail_uncalled(error)
+        return None if committed is None else self._run_on(committed, message, invocation, course)
 
     def _keep(self, error: NotCommitted) -> Discard:
         """Send a message with an outcome that could not be committed, in place of the current message."""
@@ -138,7 +277,7 @@ class Worker(Struct, frozen=True):
             case None:
                 return None
             case error:
-                refused = self.advancer.fail_uncalled(message, invocation, error, course)
+                refused = self._fail_uncalled(message, invocation, error, course)
                 return None if refused is None else self._end(refused, message, invocation, course)
 
     def _postponed(self, end: Postpone, message: Message, reason: str) -> Postpone:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from functools import cached_property, lru_cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
 from sagas.authoring.policies import Exhausted
 from sagas.core.commands import Discard, FailDelivery, Postpone
-from sagas.engine.advance import MakesAttempts
 from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.attempt.call import new_instance
 from sagas.engine.attempt.course import RECORDING
@@ -22,6 +21,9 @@ from sagas.handlers.invocation import records_of, warm
 from sagas.handlers.telemetry import frames, telemetry, traced, tracer
 from sagas.messaging.message import Message, parse_record
 from sagas.messaging.queues import Postponing
+
+if TYPE_CHECKING:
+    from sagas.engine.worker import MakesAttempts
 
 _ELSEWHERE = 1.0
 """Seconds of delay for a message in a wrong queue. While two versions of a function disagree about the right queue, it

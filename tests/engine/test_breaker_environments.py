@@ -83,7 +83,7 @@ def _first(futures: list[Future[End]], count: int) -> list[End]:
 
 
 def _handle(engine: Engine, message: Message) -> End:
-    worker = Worker(replace(engine.worker.advancer, sender=_Mail()))
+    worker = Worker(replace(engine.advancer, sender=_Mail()), engine.attempt)
     end, _ = worker.handle(message, Invocation(engine.clock.now() + 60, lambda_context=LambdaContext()))
     return end
 

@@ -15,7 +15,7 @@ from sagas.core.commands import Discard, Postpone
 from sagas.core.rules import Plan
 from sagas.core.states import SagaState
 from sagas.core.text import epoch, iso, moment
-from sagas.engine import advance
+from sagas.engine import worker
 from sagas.engine.observe.events import events_of_change
 from sagas.errors import Conflict, Rejected, SagaError, Unavailable
 from tests.engine.changing import First, WithoutPay, WithoutUndo, deployed, in_flight
@@ -508,7 +508,7 @@ def test_code_that_is_not_there_is_never_passed_in_silence(
     b = bench(First)
     in_flight(b, "book")
     deployed(b, WithoutPay)
-    for module in (advance, arrivals, rules):
+    for module in (worker, arrivals, rules):
         monkeypatch.setattr(module, "misfit", _fits)
     with pytest.raises(SagaError, match="step 'pay' has no code to run"):
         b.deliver("change", "pay")
