@@ -84,7 +84,7 @@ class Statistics(Struct, frozen=True):
         about.append(_ABOUT_ATTENTION.format(needing["at"]))
         for each in needing["attention"]["types"]:
             if (counts := counted.get(each["type"])) is not None:
-                counts.attention = each["count"]
+                counts.attention = each["count"] - each["continuing"]
                 counts.at_least |= {"attention"} if each["at_least"] else set()
         queues, pauses = self._queues(names), self.pauses.all()
         types: list[TypeStats] = [
