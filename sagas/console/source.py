@@ -97,27 +97,39 @@ class Source:
         ask = partial(self.client.overview, now=True) if self._live else self.client.overview
         return self._cache.get(("overview",), ask, 1.0 if self._live else None)
 
+    def _seen(self, part: str) -> Any:
+        """Return a part of the overview; ``None`` if it cannot be read, which leaves the other answers."""
+        try:
+            return self.overview()[part]
+        except SagaError:
+            return None
+
     def _known(self, kind: str, seen: Hashable, ask: Callable[[], T]) -> T:
         """Return an answer that is asked for only if the overview has changed. ``seen`` is the part of it that tells
-        other answers apart. For a while after an action, the overview may not show its effect."""
-        settling = self._clock() - self._acted < _SETTLES
+        other answers apart; ``None`` if it is unknown. For a while after an action, the overview may not show its
+        effect."""
+        settling = seen is None or self._clock() - self._acted < _SETTLES
         return self._cache.get((kind, seen), ask, 1.0 if settling else None)
 
     def incidents(self, letters: Mapping[str, int | None] | None = None) -> Any:
         """Return the incidents for which sagas need an operator, with counts. ``letters``: numbers of dead letters that
         the answer must not be older than."""
-        seen = self.overview()["attention"]["tag"], tuple((letters or {}).items())
+        attention = self._seen("attention")
+        seen = attention and (attention["tag"], tuple((letters or {}).items()))
         return self._known("incidents", seen, self.client.incidents)
 
     def waiting(self) -> list[Any] | None:
         """Return some sagas that wait; ``None`` if too many are in flight to find them."""
-        in_flight = self.overview()["open"]
-        number = in_flight["due"] + in_flight["waiting"] + in_flight["paused"]
-        if not 0 < number < _CROWDED:
-            return None if number else []
-        return self._known(
-            "waiting", in_flight["tag"], lambda: self.client.list(status="WAITING", limit=_WAITING)["sagas"]
-        )
+        in_flight = self._seen("open")
+        if in_flight is not None:
+            number = in_flight["due"] + in_flight["waiting"] + in_flight["paused"]
+            if not 0 < number < _CROWDED:
+                return None if number else []
+
+        def ask() -> list[Any]:
+            return self.client.list(status="WAITING", limit=_WAITING)["sagas"]
+
+        return self._known("waiting", in_flight and in_flight["tag"], ask)
 
     def needing(self, name: str) -> list[Any]:
         """Return sagas of a type that need an operator, at most a hundred."""
