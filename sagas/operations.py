@@ -81,7 +81,7 @@ class Resolution:
 
     reason: str = field(metadata=_option("Why the saga is settled, for the audit trail"))
     action: str = field(default="", metadata=_option("What you did"))
-    steps: list[str] = field(default_factory=list[str], metadata=_option("A step that you undid by hand", "--step"))
+    steps: list[str] = field(default_factory=list[str], metadata=_option("A step that you undid by hand", "--undone"))
     seq: int | None = _seq()
 
 
@@ -352,7 +352,8 @@ SET_RECOVERY_ATTEMPTS = Operation(
 ATTENTION = Operation(
     *("list_attention", "GET", "/attention", "read", "List the sagas that need an operator", "Sagas Incidents"),
     has_etag=True,
-    description="They cannot continue on their own. `group=incident` counts them by what is wrong.",
+    description="They cannot continue on their own, except for those that wait for a release or for their inputs. "
+    "`group=incident` counts them by what is wrong.",
 )
 OVERVIEW = Operation(
     *("overview", "GET", "/overview", "read", "Show what needs an operator, in numbers", "Overview"),

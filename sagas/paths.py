@@ -27,6 +27,18 @@ def parse_path(text: object) -> Place:
     return tuple(name or item for name, item in _PART.findall(text))
 
 
+def path_text(place: Place) -> str:
+    """Return a path as users write it."""
+    return "$" + "".join(part if part.startswith("[") else f".{part}" for part in place)
+
+
+def nested(place: Place, value: Any) -> Any:
+    """Return the smallest JSON that has a value at a place without ``[*]``."""
+    for part in reversed(place):
+        value = [value] * (int(part[1:-1]) + 1) if part.startswith("[") else {part: value}
+    return value
+
+
 def value_at(data: Any, path: Place, opened: Callable[[str], Any] | None = None) -> Any:
     """Return the value at a path; it is a list if a part is ``[*]``. Raises ``LookupError`` if there is no value.
 

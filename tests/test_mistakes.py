@@ -118,6 +118,39 @@ def _at_once(patch: Patch) -> None:
 
 
 @mistake(
+    "a saga that waits for a release is on no list",
+    f"{_SETTLING}::test_it_is_listed_with_its_release_and_until_when_it_waits",
+)
+def _waits_for_releases_are_unlisted(patch: Patch) -> None:
+    def never(state: SagaState) -> bool:
+        return False
+
+    in_place_of(patch, rules.awaits_release, never)
+
+
+@mistake(
+    "a wait that has not ended is on the list of those that wait for a release",
+    f"{_SETTLING}::test_a_wait_that_lasts_is_not_listed_because_a_signal_was_refused",
+)
+def _lasting_waits_are_listed(patch: Patch) -> None:
+    def whenever(state: SagaState) -> bool:
+        return state.settling_since > 0 and rules.not_called(state) and not state.attention
+
+    in_place_of(patch, rules.awaits_release, whenever)
+
+
+@mistake(
+    "a label outlives the release that shows its values",
+    "tests/handlers/test_labels.py::test_a_release_that_hides_one_of_its_values_hides_it[Later-None1]",
+)
+def _labels_are_always_shown(patch: Patch) -> None:
+    def whole(details: Any, redaction: Redaction) -> Any:
+        return details
+
+    in_place_of(patch, redacting.start_shown, whole)
+
+
+@mistake(
     "a message that is sent again restarts the time",
     _PAIRS,
     f"{_SETTLING}::test_each_look_keeps_the_time_since_when_it_waits",
@@ -169,7 +202,7 @@ def _all_undos(patch: Patch) -> None:
         for index, step in enumerate(state.steps):
             if step.status is StepStatus.COMPENSATION_FAILED:
                 state = state.with_step(index, replace(step, status=rules.undo_pending(step)))
-        after = undoing.committed(state)
+        after = undoing.entered(state)
         return undoing.proceed(plan, rules.next_undo(plan, after, len(after.steps)), now)
 
     in_place_of(patch, undoing.undos_redriven, redriven)
@@ -577,7 +610,7 @@ def _counts_backward(patch: Patch) -> None:
     def backward(state: SagaState) -> SagaState:
         return replace(state, seq=state.seq - 1)
 
-    patch.setattr(transitions, "committed", backward)
+    patch.setattr(transitions, "entered", backward)
 
 
 # The proof that a message is still in its queue.

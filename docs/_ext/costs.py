@@ -100,7 +100,7 @@ For *s* steps that succeed at once, each 50 ms at 256 MB on arm64, with payloads
 
 Together **{usd_with_api(1) - each:.2f} + {each:.2f} *s***: {three:.1f} for three steps, {five:.1f} for five, {ten:.1f} for ten. In addition:
 
-- [Search keys](../operations/search.md), `find_by`: two writes per value, 1.25.
+- [Search keys](../operations/search.md), `find_by`: two writes per value, 1.25. Lists read the first entry of each saga for its label, half a unit per 4 KB.
 - A retry or an undo: as much as a step. A retry that changes when the saga is due: two more writes.
 - Longer or larger steps: milliseconds times GB times 0.0133 per million. **50 ms are an assumption**: at 256 MB a function has a
   seventh of a processor, on which the library's own 10 ms per step take 70. A step of 150 ms costs 0.33 more.

@@ -26,7 +26,7 @@ from sagas.authoring.shapes.scalars import Choice
 from sagas.authoring.shapes.unions import Union
 from sagas.authoring.signatures import SECRET, is_secret
 from sagas.errors import DefinitionError
-from sagas.paths import DEEP, EACH, Place, parse_path
+from sagas.paths import DEEP, EACH, Place, nested, parse_path, value_at
 from sagas.spellings import HIDDEN, RULE
 
 T = TypeVar("T")
@@ -62,6 +62,13 @@ class Redaction(Struct, frozen=True, dict=True):
         for place in places:
             data = walk.at(data, place)
         return data, walk.secrets
+
+    def hides(self, source: str, place: Place) -> bool:
+        """Whether a value at a place without ``[*]`` is hidden, alone or with a value around it."""
+        try:
+            return value_at(self.view(source, nested(place, "value"))[0], place) != "value"
+        except LookupError:
+            return True
 
     @cached_property
     def mark(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from sagas.authoring.codec import json_schema
-from sagas.authoring.redaction import HIDDEN, REQUEST, Redaction
+from sagas.authoring.redaction import REQUEST, Redaction
 from sagas.errors import DefinitionError
 from sagas.paths import EACH, Place, parse_path, value_at
 
@@ -83,10 +83,7 @@ def find_by_of(where: str, request_type: Any, redaction: Redaction, paths: Mappi
             raise DefinitionError(f"{field}: {path} is not one value; write a path like $.customer.id or $.items[0]")
         key = SearchKey(name, parts)
         _check(field, path, key, json_schema(request_type))
-        probe: Any = "value"
-        for part in reversed(parts):
-            probe = [probe] * (int(part[1:-1]) + 1) if part.startswith("[") else {part: probe}
-        if key.value(own.view(REQUEST, probe)[0]) in (HIDDEN, None):
+        if own.hides(REQUEST, parts):
             raise DefinitionError(f"{field}: {path} is redacted, so it cannot be a search key")
         keys.append(key)
     return tuple(keys)

@@ -21,6 +21,7 @@ from sagas.cli.output import say
 MODULES = (
     "read.reading",
     "operate.operating",
+    "operate.jobs",
     "operate.supervising",
     "read.statistics",
     "project.console",

@@ -61,16 +61,20 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
     """Return a page about a saga: its steps, its errors, and what to do next. ``now``: epoch seconds."""
     from sagas.client.read.advice import advice, failed_children
 
-    title = Text.assemble((saga["type"], "bold"), f" {saga['saga_id']} ", coloured(saga["status"]))
+    label = f"{plain(saga['label'])} " if saga["label"] else ""
+    title = Text.assemble((saga["type"], "bold"), f" {label}{saga['saga_id']} ", coloured(saga["status"]))
     lasted = f"took {between(saga['created_at'], end_of(saga))}"
     since = lasted if saga["status"] in ENDED else ago(saga["created_at"], now)
     when = f"started {moment(saga['created_at'])} as version {plain(saga['version'])}, {since}"
     when += f", last changed {ago(saga['updated_at'], now)}, seq {saga['seq']}"
     if saga.get("paused"):
         title.append(" paused", "red")
+    if saga["key"]:
+        when += f", key {plain(saga['key'])}"
     if saga["cancel_requested_at"]:
         when += f", cancel requested at {moment(saga['cancel_requested_at'])}"
-    columns, steps = {"step": 0, "status": 0, "attempts": 2, "undo attempts": 3, "took": 1, "error": 0}, list[Any]()
+    columns = {"step": 0, "status": 0, "attempts": 2, "undo attempts": 3, "took": 1, "error": 0}
+    steps = list[Any]()
     for step in saga["steps"]:
         took = "" if step["took"] is None else span(step["took"])
         error = step["error"]["type"] if step["error"] and step["status"] != "RUNNING" else ""
@@ -123,28 +127,38 @@ def stack_traces(entries: Iterable[AuditEntry]) -> list[RenderableType]:
 
 
 def show_list(sagas: Sequence[Summary], now: float, *, wide: bool = False) -> None:
-    """Print summaries. If a saga needs an operator, a column has the reasons. ``now`` is in epoch seconds."""
+    """Print summaries, with columns of the labels and the idempotency keys if there are any. If a saga needs an
+    operator, a column has the reasons. ``now`` is in epoch seconds."""
     from sagas.client.read.next_action import error_of, reason_of
 
     full = whole(wide)
     ids = short_ids((saga["saga_id"] for saga in sagas), wide=full)
-    errors, needy = [error_of(saga) for saga in sagas], any(saga["attention"] for saga in sagas)
+    errors = [error_of(saga) for saga in sagas]
+    needy = any(saga["attention"] for saga in sagas)
     faulty = any(kind for _, kind, _ in errors)
-    columns, rows = {"id": 0, "type": 0, "status": 0, "started": 4, "changed": 1}, list[list[str | Text]]()
+    names = [name for name in ("label", "key") if any(saga[name] for saga in sagas)]
+    rows = list[list[str | Text]]()
+    # A narrow terminal has room for one of them.
+    columns = {name: 0 if name == names[0] else 2 for name in names}
+    columns |= {"id": 0, "type": 0, "status": 0, "started": 4, "changed": 1}
     columns |= ({"error": 3} if faulty else {}) | ({"reason": 0} if needy else {})
     for saga, (step, kind, _) in zip(sagas, errors, strict=True):
-        status = coloured(saga["status"])
-        if saga.get("paused"):
-            status = Text.assemble(status, (" paused", "red"))
         times = (moment(at) if full else ago(at, now) for at in (saga["created_at"], saga["updated_at"]))
-        row = [ids[saga["saga_id"]], saga["type"], status, *times]
+        about: list[str | Text] = [saga[name] or "" for name in names]
+        row = [*about, ids[saga["saga_id"]], saga["type"], _status(saga), *times]
         row += [f"{step}: {kind}" if kind else ""] if faulty else []
         rows.append([*row, *([reason_of(saga)] if needy else [])])
     display(listing(columns, rows, wide=wide))
 
 
+def _status(saga: Summary) -> Text:
+    status = coloured(saga["status"])
+    return Text.assemble(status, (" paused", "red")) if saga.get("paused") else status
+
+
 def show_due(due: Sequence[DueSagaView], now: float) -> None:
-    ids, rows = short_ids((saga["saga_id"] for saga in due), wide=whole(False)), list[list[str | Text]]()
+    ids = short_ids((saga["saga_id"] for saga in due), wide=whole(False))
+    rows = list[list[str | Text]]()
     for saga in due:
         overdue = ago(saga["due_since"], now)
         rows.append([ids[saga["saga_id"]], saga["type"], coloured(saga["status"]), str(saga["attempts"]), overdue])
@@ -198,18 +212,26 @@ def type_table(types: Iterable[TypeView], *, wide: bool) -> Table:
 
 def show_incidents(incidents: Iterable[IncidentView], now: float, *, wide: bool = False) -> None:
     """Print why sagas need an operator, and what to do. ``now``: epoch seconds."""
-    from sagas.client.read.next_action import needed
+    from sagas.client.operate.batch import ACTIONS, needs_reason
+    from sagas.client.read.next_action import incident_arguments, needed
 
     rows = list[list[str]]()
+    commands = list[str]()
     for incident in incidents:
         why = incident["error_type"] or incident["code"].replace("_", " ")
         times = (moment(at) if whole(wide) else ago(at, now) for at in (incident["first_seen"], incident["last_seen"]))
-        action = needed(incident["code"], incident["step"], f"{incident['type']} --all")
+        arguments = incident_arguments(incident)
+        action = needed(incident["code"], incident["step"], arguments)
+        means = f"{action.means} Until {moment(incident['until'])}." if "until" in incident else action.means
+        if action.do in ACTIONS:
+            commands.append(f"sagas {action.do} {arguments}{' --reason ...' * needs_reason(action.do)}")
         row = incident["type"], incident["step"], why, f"{incident['count']:,}{'+' * incident['at_least']}", *times
-        rows.append([*row, action.title.lower(), action.means])
+        rows.append([*row, action.title.lower(), means])
     columns = {"type": 0, "step": 0, "error": 0, "sagas": 0, "since": 2, "last": 1, "next": 0, "what to do": 3}
     display(listing(columns, rows, wide=wide))
-    say("List them: `sagas attention --sagas`. Act on many: `sagas retry TYPE --all`.")
+    for command in commands:
+        say(command)
+    say("List the sagas: `sagas attention --sagas`, with the type, step, code and error.")
 
 
 def show_stopped(overview: OverviewView, now: float, *, wide: bool = False) -> None:
@@ -282,7 +304,8 @@ def breaker_table(breakers: Iterable[BreakerView]) -> Table:
 
 def stats_tables(types: Iterable[TypeStats]) -> Iterator[Table]:
     """Yield a table of counts by type and status, then a table of rates by type. ``+`` means "at least"."""
-    counts, rates = list[list[str | Text]](), list[list[str | Text]]()
+    counts = list[list[str | Text]]()
+    rates = list[list[str | Text]]()
     for stats in types:
 
         def figure(name: str, number: float, stats: TypeStats = stats) -> str:

@@ -33,8 +33,8 @@ def json_of(answer: Any) -> Any:
         raise SagaError("the response is not JSON; check that the URL is that of a saga API") from None
 
 
-def error_of(answer: Any, *, writes: bool) -> SagaError:
-    """Return the error for an answer with a status of 300 or more."""
+def error_of(answer: Any, *, writes: bool, right: str) -> SagaError:
+    """Return the error for an answer with a status of 300 or more. ``right``: the right that the call needs."""
     text = str(answer.headers.get("retry-after", ""))
     retry_after = float(text) if text.isdigit() else _RETRY_AFTER
     try:
@@ -60,7 +60,8 @@ def error_of(answer: Any, *, writes: bool) -> SagaError:
         return Unavailable(message, retry_after)
     if status >= 500:
         return ambiguous(message, retry_after) if writes else Unavailable(message, retry_after)
-    return SagaError(f"the API refused the call ({status}): {message}")
+    needs = f"; this call needs the right {right!r}" if "not authorized" in message else ""
+    return SagaError(f"the API refused the call ({status}): {message}{needs}")
 
 
 def ambiguous(message: str, retry_after: float = _RETRY_AFTER) -> Ambiguous:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import getpass
 import logging
 import re
-import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from sagas.client import DeadLetter
+from sagas.client.operate.selection import Chosen, Selection
 from sagas.client.read.next_action import Do
 from sagas.console.desk import Desk
 from sagas.console.forms import refused, value_of
-from sagas.console.jobs import Item
 from sagas.console.pages import others, saga, sagas
 from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, Problem, SagaError, TooLarge, Unavailable
 from sagas.operations import VERBS
@@ -28,8 +28,6 @@ _FOR_MANY = (*(name for name, operation in VERBS.items() if operation.bulk_statu
 _RATES = (1, 5, 20)
 _SEQ = re.compile("[0-9]{1,9}")
 _BY_SQS = "SQS moves them back."
-_ONE_WALK = threading.Lock()
-"""Only one thread reads a dead-letter queue, because reading hides the messages from others for a while."""
 _STATUS: tuple[tuple[type[SagaError], int], ...] = (
     (NotFound, 404),
     (Conflict, 409),
@@ -48,9 +46,9 @@ def refusal_of(error: SagaError) -> tuple[int, str, Sequence[Problem]]:
     return status, f"{error}{more}", error.problems if isinstance(error, InvalidRequest) else ()
 
 
-def act_on(client: Any, do: str, item: Item, form: Form) -> tuple[str, str]:
+def act_on(client: Any, do: str, saga: Chosen, form: Form) -> tuple[str, str]:
     """Apply an action to one saga, with its options from a form. Return the type and id of the saga to show next."""
-    name, saga_id = item.name, item.saga_id
+    name, saga_id, seq = saga
     match do:
         case Do.RECOVER:
             client.recover(type=name, saga_id=saga_id)
@@ -63,21 +61,11 @@ def act_on(client: Any, do: str, item: Item, form: Form) -> tuple[str, str]:
                 raise NotFound(f"unknown action {do!r}")
             chosen = {option.name: value for option in operation.options if (value := _option_of(form, option))}
             if operation.takes_seq:
-                chosen["seq"] = item.seq
+                chosen["seq"] = seq
             for needed in operation.needed:
                 _need(needed, chosen.get(needed, ""))
             getattr(client, do)(name, saga_id, **chosen)
     return name, saga_id
-
-
-def take_letters(client: Any, do: str, items: Iterable[Item]) -> str:
-    """Delete the dead letters that an action has made stale. Return why some may be left; empty if none are."""
-    by_type = dict[str, list[str]]()
-    for item in items if do in VERBS else ():
-        by_type.setdefault(item.name, []).append(item.saga_id)
-    with _ONE_WALK:
-        notes = [client.take_letters(VERBS[do], name, saga_ids) for name, saga_ids in by_type.items()]
-    return "; ".join(filter(None, notes))
 
 
 def _option_of(form: Form, option: Field[Any]) -> Any:
@@ -90,11 +78,11 @@ def _option_of(form: Form, option: Field[Any]) -> Any:
 def on_saga(desk: Desk, _request: Request, form: Form, name: str, saga_id: str, do: str) -> Response:
     """Apply an action to one saga, and return to its page."""
     client = desk.source.client
-    item = Item(name, saga_id, _seq_in(_one(form, "seq")))
-    name, saga_id = act_on(client, do, item, form)
-    if note := take_letters(client, do, [item]):
+    chosen = Chosen(name, saga_id, _seq_in(_one(form, "seq")))
+    to_show = act_on(client, do, chosen, form)
+    if do in VERBS and (note := client.take_letters(VERBS[do], name, [saga_id])):
         _LOG.warning("%s", note)
-    return _back(desk, f"{desk.saga_path(name, saga_id)}?did={quote(do)}")
+    return _back(desk, f"{desk.saga_path(*to_show)}?did={quote(do)}")
 
 
 def signal(desk: Desk, request: Request, form: Form, name: str, saga_id: str, step: str) -> Response:
@@ -125,7 +113,8 @@ def start(desk: Desk, request: Request, form: Form, name: str) -> Response:
 
 
 def on_type(desk: Desk, _request: Request, form: Form, name: str, do: str) -> Response:
-    client, reason = desk.source.client, _one(form, "reason")
+    client = desk.source.client
+    reason = _one(form, "reason")
     scope = {part: _one(form, part) or None for part in ("step", "saga_id")}
     if do == "pause":
         _need("reason", reason)
@@ -145,7 +134,9 @@ def close_breaker(desk: Desk, _request: Request, _form: Form, name: str, step: s
 
 def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> Response:
     """Show dead letters, move them back, delete all that no saga needs, or delete one of them."""
-    client, said, fates = desk.source.client, "", dict[str, str]()
+    client = desk.source.client
+    said = ""
+    fates = dict[str, str]()
     found: list[DeadLetter] | None = None
     if do == "redrive":
         done = client.redrive(name, reason=_one(form, "reason"))
@@ -180,38 +171,52 @@ def sweep(desk: Desk, request: Request, form: Form, name: str) -> Response:
 
 
 def begin_job(desk: Desk, _request: Request, form: Form) -> Response:
-    do, reason = _one(form, "do"), _one(form, "reason")
+    """Begin a job on the sagas that are ticked or, if none is, on all of the selection."""
+    do = _one(form, "do")
+    reason = _one(form, "reason")
     if do not in _FOR_MANY:
         raise NotFound(f"action {do!r} is not available in bulk")
-    again = desk.jobs.get(int(_one(form, "again"))) if _one(form, "again").isdecimal() else None
-    if "matching" in form:
-        chosen_by = sagas.filter_of(desk, {name: values[0] for name, values in form.items()})
-        chosen = [Item(each["type"], each["saga_id"], each["seq"]) for each in sagas.matching(desk, chosen_by)]
-    elif again is not None:
-        chosen = again.unfinished
-    else:
-        chosen = [_item_in(text) for text in form.get("one") or form.get("all", [])]
-    if not chosen:
-        raise InvalidRequest("no saga is chosen", [Problem("one", "choose at least one saga")])
-    if "first" in form:
-        chosen = chosen[:1]
+    picked = [_picked_in(text) for text in form.get("one", [])]
+    selection = _selection_in(form) if not picked else Selection()
+    if not picked and next(selection.sagas(desk.source.client), None) is None:
+        raise InvalidRequest("no saga matches", [Problem("selection", "matches no saga any more")])
     _need("reason", reason)
-    # If a job continues, its sagas were counted when it started.
-    if again is None and len(chosen) > sagas.MANY and _one(form, "count") != str(len(chosen)):
-        raise InvalidRequest(f"these are {len(chosen)} sagas", [Problem("count", f"type {len(chosen)} to continue")])
+    number = str(len(picked)) if picked else _one(form, "number")
+    if "first" not in form and not number.isdecimal():
+        raise InvalidRequest("no saga is chosen", [Problem("one", "choose sagas, or count all of them first")])
+    if "first" not in form and int(number) > sagas.MANY and number != _one(form, "count"):
+        raise InvalidRequest(f"these are {number} sagas", [Problem("count", f"type {number} to continue")])
     wish = _one(form, "rate")
-    if again is None and wish and wish not in map(str, _RATES):
+    if wish and wish not in map(str, _RATES):
         raise InvalidRequest("invalid rate", [Problem("rate", "must be 1, 5 or 20")])
-    rate = again.rate if again is not None else float(wish) if wish else None
-    job = desk.jobs.start(do, reason, chosen, rate, again.name if again is not None else None)
-    return _back(desk, f"/jobs/{job.job_id}")
+    rate = float(wish) if wish else None
+    batch = desk.jobs.begin(do, reason, rate, selection=selection, picked=picked)
+    desk.jobs.run(batch, most=1 if "first" in form else None)
+    return _back(desk, f"/jobs/{batch.job}")
 
 
-def _item_in(text: str) -> Item:
+def resume_job(desk: Desk, _request: Request, _form: Form, name: str) -> Response:
+    """Run a job again, with its reason: it acts on what is left."""
+    desk.jobs.run(desk.jobs.again(name))
+    return _back(desk, f"/jobs/{name}")
+
+
+def _selection_in(form: Form) -> Selection:
+    """Return the selection of a page's form."""
+    try:
+        selection = msgspec.json.decode(_one(form, "selection") or "{}", type=Selection)
+    except msgspec.MsgspecError as error:
+        raise InvalidRequest("invalid selection", [Problem("selection", str(error))]) from error
+    if not selection:
+        raise InvalidRequest("no saga is chosen", [Problem("one", "choose at least one saga")])
+    return selection
+
+
+def _picked_in(text: str) -> Chosen:
     """Return the saga that a row of a page stands for, as the page shows it."""
     name, _, rest = text.partition("/")
     saga_id, _, seq = rest.partition("/")
-    return Item(name, saga_id, _seq_in(seq))
+    return Chosen(name, saga_id, _seq_in(seq))
 
 
 def _seq_in(text: str) -> int:
@@ -220,11 +225,9 @@ def _seq_in(text: str) -> int:
     return int(text)
 
 
-def stop_job(desk: Desk, _request: Request, _form: Form, number: int) -> Response:
-    job = desk.jobs.get(number)
-    if job is not None:
-        job.stop()
-    return _back(desk, f"/jobs/{number}")
+def stop_job(desk: Desk, _request: Request, _form: Form, name: str) -> Response:
+    desk.jobs.stop(name)
+    return _back(desk, f"/jobs/{name}")
 
 
 def _back(desk: Desk, path: str) -> Response:

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -19,10 +18,11 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from sagas.client.operate.jobs import JobFolder, service_of
 from sagas.console import actions
 from sagas.console.desk import LOCAL, Desk
 from sagas.console.guard import Guard, Session
-from sagas.console.jobs import Item, Jobs
+from sagas.console.jobs import Jobs
 from sagas.console.links import Links
 from sagas.console.pages import attention, charts, others, saga, sagas
 from sagas.console.redaction import ConsoleRedaction
@@ -47,14 +47,13 @@ def console(
     ahead: Callable[[], float] = float,
     rate: float = 5.0,
     links: Links | None = None,
+    folder: JobFolder | None = None,
 ) -> Loopback:
     """Return the console as an ASGI application. ``clock``: epoch seconds. ``ahead``: seconds by which the service's
-    clock is ahead of ``clock``. ``rate``: sagas per second in a job."""
+    clock is ahead of ``clock``. ``rate``: sagas per second in a job. ``folder``: the files of
+    jobs; by default the user's."""
 
-    def act(do: str, item: Item, reason: str) -> str:
-        return actions.act_on(client, do, item, {"reason": [reason]})[1]
-
-    jobs = Jobs(act, rate, partial(actions.take_letters, client))
+    jobs = Jobs(client, rate, service_of(stack, client.region), folder or JobFolder())
     desk = Desk(
         *(Source(client, live=stack is None), session, redaction or ConsoleRedaction(), stack or LOCAL, client.region),
         *(lambda: clock() + ahead(), jobs, read_only, ahead, links or Links()),
@@ -73,7 +72,8 @@ def console(
         Route("/breakers", _get(desk, others.breakers)),
         Route("/sweeps", _get(desk, others.sweeps_of_all)),
         Route("/sweeps/{name}", _get(desk, others.sweeps)),
-        Route("/jobs/{number:int}", _get(desk, others.job)),
+        Route("/jobs", _get(desk, others.jobs)),
+        Route("/jobs/{name}", _get(desk, others.job)),
         Route("/{stack}/{region}/sagas/{name}/{saga_id}", _get(desk, _of_this_stack(saga.show))),
         Route("/{stack}/{region}/sagas/{name}/{saga_id}/json", _get(desk, _of_this_stack(saga.document))),
         Mount("/static", StaticFiles(packages=[("sagas.console", "static")])),
@@ -88,7 +88,8 @@ def console(
             Route("/letters/{name}/{do}", _post(desk, actions.on_letters), methods=["POST"]),
             Route("/sweeps/{name}", _post(desk, actions.sweep), methods=["POST"]),
             Route("/jobs", _post(desk, actions.begin_job), methods=["POST"]),
-            Route("/jobs/{number:int}/stop", _post(desk, actions.stop_job), methods=["POST"]),
+            Route("/jobs/{name}/stop", _post(desk, actions.stop_job), methods=["POST"]),
+            Route("/jobs/{name}/resume", _post(desk, actions.resume_job), methods=["POST"]),
         ]
 
     async def missing(request: Request, error: Exception) -> Response:

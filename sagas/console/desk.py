@@ -10,18 +10,22 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from sagas.client.read.next_action import Do, breaker_error, error_of
+from sagas.console.blocks import Blocks
 from sagas.console.guard import Session
 from sagas.console.jobs import Jobs
 from sagas.console.links import Links
 from sagas.console.redaction import ConsoleRedaction, scrubbed
 from sagas.console.source import Source
 from sagas.core.text import ago, between, day, details_text, end_of, moment, plain, span
+from sagas.errors import SagaError
 from sagas.operations import VERBS
+from sagas.paths import parse_path
 from sagas.spellings import HIDDEN
 
 _LONGEST = 64 * 1024
@@ -66,6 +70,7 @@ class Desk:
     read_only: bool = False
     ahead: Callable[[], float] = float
     links: Links = field(default_factory=Links)
+    _unread_since: dict[str, float] = field(default_factory=dict[str, float])
     _templates: Environment = field(init=False)
 
     def __post_init__(self) -> None:
@@ -87,6 +92,7 @@ class Desk:
             "plain": plain,
             "q": lambda text: quote(str(text), safe=""),
             "json": self.text_of,
+            "compact": lambda record: json.dumps(msgspec.to_builtins(record)),
             "words": lambda text: str(text).replace("_", " ").lower(),
         }
         shared: dict[str, Any] = {
@@ -102,20 +108,29 @@ class Desk:
             "read_only": self.read_only,
             "links": self.links,
             "ahead": lambda: round(self.ahead()),
+            "label_of": self.label,
         }
         self._templates.globals.update(shared)
 
     def _ago(self, text: str | None) -> str:
         return ago(text, self.clock())
 
-    def page(self, request: Request, template: str, http_status: int = 200, /, **context: Any) -> Response:
-        """Return a page, or 304 if the browser already has the same page."""
+    def blocks(self, *, rest: bool = False) -> Blocks:
+        """Return what reads the blocks of a page. ``rest``: whether the page has more than these."""
+        return Blocks(self._unread_since, self.clock(), rest=rest)
+
+    def page(
+        self, request: Request, template: str, http_status: int = 200, /, blocks: Blocks | None = None, **context: Any
+    ) -> Response:
+        """Return a page, or 304 if the browser already has the same page. The page names those of its ``blocks`` that
+        could not be read. If there is nothing else to show, their first error is raised."""
         text = self._templates.get_template(template).render(
             csrf=self.session.csrf,
             path=request.url.path,
             query=dict(request.query_params),
             posted=request.method == "POST",
             counts_of=self.source.counts(),
+            unread=blocks.unread if blocks is not None else (),
             # The local stack has only one caller, so do not show it.
             caller=self.source.caller() if self.stack != LOCAL else "",
             **context,
@@ -141,7 +156,7 @@ class Desk:
     def view_of(self, saga: Mapping[str, Any]) -> tuple[Any, list[str]]:
         """Return a saga with redacted values, and the texts that were redacted."""
         hidden = list[str]()
-        view = dict(saga)
+        view = {**saga, "label": self.label(saga) or None}
         for name in ("request", "result"):
             if name in view:
                 view[name] = self.redaction.apply(view[name], hidden)
@@ -152,11 +167,26 @@ class Desk:
             if step.get("children"):
                 # The saga's rules do not say which values of a child to redact.
                 failures = [
-                    {**failure, "error": failure["error"] and {**failure["error"], "message": HIDDEN}}
+                    {
+                        **failure,
+                        "label": self.label(failure) or None,
+                        "error": failure["error"] and {**failure["error"], "message": HIDDEN},
+                    }
                     for failure in step["children"].get("failures", ())
                 ]
                 step["children"] = {**step["children"], "failures": failures}
         return scrubbed(view, hidden), hidden
+
+    def label(self, saga: Mapping[str, Any]) -> str:
+        """Return the label of a saga; empty if it has none, or if the console hides a search key of its type."""
+        if not saga["label"]:
+            return ""
+        try:
+            types = self.source.types()
+        except SagaError:  # without the types, nobody knows what to hide
+            return ""
+        paths = [path for each in types if each["type"] == saga["type"] for path in each["find_by"].values()]
+        return "" if not paths or any(self.redaction.hides(parse_path(path)) for path in paths) else saga["label"]
 
     def error(self, summary: Mapping[str, Any], full: Mapping[str, Any] | None) -> str:
         """Return the error of a listed saga. The message needs the full saga, which shows what to redact."""

@@ -1,128 +1,93 @@
-"""Jobs: actions on many sagas. Each saga gets a separate call, with its own audit entry."""
+"""The jobs that a console runs: actions on many sagas. Their files survive it."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from typing import Any
 
 from sagas import threads
-from sagas.client.operate.outcomes import CallOutcome, Report, outcome_of
-from sagas.client.operate.pacing import job_reason, new_job, paced
+from sagas.client.operate.batch import Batch
+from sagas.client.operate.jobs import JobFolder, JobRecord
+from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
 
+_LOG = logging.getLogger(__name__)
 _REMEMBERED = 50
-_LISTED = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A saga in a job, as the operator saw it: ``seq`` is the number of its last audit entry."""
-
-    name: str
-    saga_id: str
-    seq: int
-
-
-Act = Callable[[str, Item, str], str]
-"""Applies an action to a saga, with a reason, and returns the id of the saga to look at next."""
-TakeLetters = Callable[[str, Iterable[Item]], str]
-"""Deletes the dead letters that an action has made stale, and returns why some may be left."""
-
-
-@dataclass(slots=True)
-class Job:
-    """An action on many sagas, at most ``rate`` per second. ``job_id`` is the number of the job in this console. Audit
-    trails have its unique ``name`` and the reason. A job that goes on with another keeps its name, so that a call whose
-    answer was lost can be repeated."""
-
-    job_id: int
-    do: str
-    reason: str
-    items: Mapping[str, Item]
-    rate: float
-    name: str = field(default_factory=new_job)
-    report: Report = field(init=False)
-    _stop: threading.Event = field(default_factory=threading.Event)
-    _ended: threading.Event = field(default_factory=threading.Event)
-
-    def __post_init__(self) -> None:
-        self.report = Report(self.name, (*self.items,))
-
-    @property
-    def unfinished(self) -> list[Item]:
-        """The sagas that were not tried, or that can be tried again."""
-        return [self.items[saga_id] for saga_id in self.report.unfinished]
-
-    @property
-    def listed(self) -> list[tuple[Item, CallOutcome]]:
-        """The outcomes that a page lists. Unsuccessful ones come first."""
-        # Use a copy, because outcomes can still arrive.
-        settled = sorted(self.report.outcomes.copy().values(), key=lambda outcome: outcome.outcome == "done")
-        return [(self.items[item.saga_id], item) for item in settled[:_LISTED]]
-
-    @property
-    def ended(self) -> bool:
-        return self._ended.is_set()
-
-    def stop(self) -> None:
-        self._stop.set()
-
-    def wait(self, timeout: float) -> bool:
-        """Wait up to ``timeout`` seconds for the job's end. Returns whether the job has ended."""
-        return self._ended.wait(timeout)
-
-    def run(self, act: Act, take_letters: TakeLetters) -> None:
-        """Apply the action to all sagas, in order, and then delete their stale dead letters."""
-        reason, sleep = job_reason(self.report.job, self.reason), self._stop.wait
-
-        def call(saga_id: str) -> CallOutcome:
-            return outcome_of(saga_id, lambda _: act(self.do, self.items[saga_id], reason), sleep)
-
-        def stopped() -> str:
-            return "you stopped it" if self._stop.is_set() else ""
-
-        try:
-            self.report.stopped = paced(
-                *(self.report.chosen, call, self.report.settle), rate=self.rate, sleep=sleep, stopped=stopped
-            )
-            self.report.letters = take_letters(self.do, [self.items[saga_id] for saga_id in self.report.done])
-        finally:
-            self._ended.set()
 
 
 class Jobs:
-    """The jobs of a console. They end when the console ends. ``rate``: sagas per second."""
+    """The jobs of a user on a service. Those that this console has begun are in its memory, too.
 
-    def __init__(self, act: Act, rate: float, take_letters: TakeLetters) -> None:
-        self._act = act
-        self._take_letters = take_letters
+    Args:
+        client: the client that makes the calls.
+        rate: sagas per second.
+        service: the name of the service in the files of jobs.
+        folder: the files.
+    """
+
+    def __init__(self, client: Any, rate: float, service: str, folder: JobFolder) -> None:
+        self._client = client
         self._rate = rate
-        self._jobs: dict[int, Job] = {}
-        self._number = 0
+        self._service = service
+        self.folder = folder
+        self._jobs = dict[str, tuple[Batch, threading.Thread]]()
         self._lock = threading.Lock()
 
-    def start(
-        self, do: str, reason: str, items: Iterable[Item], rate: float | None = None, name: str | None = None
-    ) -> Job:
-        """Start a job. ``rate`` is in sagas per second. Default: the console's rate. ``name`` is that of the job that
-        this one goes on with, if any."""
+    def begin(self, action: str, reason: str, rate: float | None = None, **chosen: Any) -> Batch:
+        """Return a new job, which :meth:`run` runs. Raises ``InvalidRequest`` if the reason is too long."""
+        named = {"service": self._service, "folder": self.folder}
+        try:
+            return Batch(self._client, action, reason=reason, rate=rate or self._rate, **named, **chosen)
+        except ValueError as error:
+            field, _, problem = str(error).partition(": ")
+            raise InvalidRequest("invalid job", [Problem(field, problem)]) from error
+
+    def again(self, name: str) -> Batch:
+        """Return a job that is to be run again. Raises ``NotFound`` if this user has no such job, and
+        ``InvalidRequest`` if it is for another service, or its file does not say for which sagas it was."""
+        if name in self._jobs:
+            return self._jobs[name][0]
+        record = self.folder.read(name)
+        if record.service != self._service:
+            raise InvalidRequest(f"job {name} is for another service", [Problem("job", f"is for {record.service}")])
+        if record.left_out:
+            problem = f"the file does not keep {', '.join(record.left_out)}"
+            raise InvalidRequest(f"job {name} cannot continue here; choose its sagas again", [Problem("job", problem)])
+        chosen = {"selection": record.selection, "job": name, "options": record.options}
+        return self.begin(record.action, record.reason, record.rate, **chosen)
+
+    def run(self, batch: Batch, *, most: int | None = None) -> None:
+        """Have a thread choose the sagas and make the calls, at most ``most``. A running job goes on as it is."""
+
+        def run() -> None:
+            try:
+                batch.choose()
+                batch.run(most=most)
+            except (SagaError, ValueError) as error:
+                batch.report.stopped = str(error)
+
         with self._lock:
-            self._number += 1
-            by_id = {item.saga_id: item for item in items}
-            job = Job(self._number, do, reason, by_id, rate or self._rate, name or new_job())
-            self._jobs[job.job_id] = job
-            for old in [*self._jobs][:-_REMEMBERED]:
-                if self._jobs[old].ended:
-                    del self._jobs[old]
-        run = partial(job.run, self._act, self._take_letters)
-        threads.start(f"sagas-job-{job.job_id}", run, logging.getLogger(__name__))
-        return job
+            if not self.is_running(batch.job):
+                self._jobs[batch.job] = batch, threads.start(f"sagas-job-{batch.job}", run, _LOG)
+            for old in [name for name in self._jobs if not self.is_running(name)][:-_REMEMBERED]:
+                del self._jobs[old]
 
-    def get(self, job_id: int) -> Job | None:
-        return self._jobs.get(job_id)
+    def is_running(self, name: str) -> bool:
+        return name in self._jobs and self._jobs[name][1].is_alive()
 
-    def stop(self) -> None:
-        for job in list(self._jobs.values()):
-            job.stop()
+    def get(self, name: str) -> tuple[JobRecord, Batch | None]:
+        """Return a job as its file has it and, if this console has begun it, the job itself. Raises ``NotFound`` if
+        this user has no such job."""
+        batch = self._jobs[name][0] if name in self._jobs else None
+        return (batch.record(ended=not self.is_running(name)), batch) if batch else (self.folder.read(name), None)
+
+    def all(self) -> tuple[list[JobRecord], list[str]]:
+        """Return the user's jobs on this service, the newest first, and why files cannot be read."""
+        records, problems = self.folder.all()
+        return [record for record in records if record.service == self._service], problems
+
+    def stop(self, name: str) -> None:
+        """Have a job stop before its next call."""
+        if name not in self._jobs:
+            raise NotFound(f"this console runs no job {name!r}")
+        self._jobs[name][0].stop()

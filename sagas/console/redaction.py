@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from sagas.console.settings import settings_of
 from sagas.errors import InvalidRequest
-from sagas.paths import EACH, Place, parse_path
+from sagas.paths import EACH, Place, nested, parse_path, value_at
 from sagas.spellings import HIDDEN, Secrets
 
 _BY_DEFAULT = re.compile(r"password|passwd|token|secret|card|iban", re.IGNORECASE)
@@ -45,6 +45,13 @@ class ConsoleRedaction:
             _texts(data, hidden)
             return HIDDEN
         return self._item(data, self.places, hidden, -1)
+
+    def hides(self, place: Place) -> bool:
+        """Whether a value at a place of a request is hidden, alone or with a value around it."""
+        try:
+            return value_at(self.apply(nested(place, "value"), []), place) != "value"
+        except LookupError:
+            return True
 
     def _walk(self, data: Any, places: Collection[Place], hidden: list[str], depth: int) -> Any:
         if depth > _DEEPEST:
@@ -108,8 +115,10 @@ def scrubbed(data: Any, hidden: Iterable[str]) -> Any:
 
 def redaction_of(project: Path, *, payloads: bool = True) -> ConsoleRedaction:
     """Return the redaction of a project: the rules in ``[tool.sagas.console]``, and the default rules."""
-    file, entries = project / "pyproject.toml", settings_of(project).get("redact", [])
-    anywhere, places = set[str](), set[Place]()
+    file = project / "pyproject.toml"
+    entries = settings_of(project).get("redact", [])
+    anywhere = set[str]()
+    places = set[Place]()
     for entry in cast("list[Any]", entries) if isinstance(entries, list) else [entries]:
         if isinstance(entry, str) and _NAME.fullmatch(entry):
             anywhere.add(entry)

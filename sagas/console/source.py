@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from sagas.client.endpoints import COMMANDS
 from sagas.client.transport import pages
+from sagas.console.blocks import Blocks
 from sagas.console.cache import Cache
 from sagas.errors import Conflict, InvalidRequest, NotFound, SagaError
 
@@ -58,7 +60,9 @@ class Source:
 
     def audit(self, saga: Mapping[str, Any]) -> list[Any]:
         """Return the whole audit trail of a saga. The trail is read again only after the saga has changed."""
-        name, saga_id, seen = saga["type"], saga["saga_id"], (saga["updated_at"], saga.get("purged_at"))
+        name = saga["type"]
+        saga_id = saga["saga_id"]
+        seen = (saga["updated_at"], saga.get("purged_at"))
         return self._cache.get(("audit", name, saga_id, seen), lambda: list(self.client.audit(name, saga_id)))
 
     def list(self, **options: Any) -> Any:
@@ -97,47 +101,55 @@ class Source:
         ask = partial(self.client.overview, now=True) if self._live else self.client.overview
         return self._cache.get(("overview",), ask, 1.0 if self._live else None)
 
-    def _seen(self, part: str) -> Any:
-        """Return a part of the overview; ``None`` if it cannot be read, which leaves the other answers."""
-        try:
-            return self.overview()[part]
-        except SagaError:
-            return None
-
     def _known(self, kind: str, seen: Hashable, ask: Callable[[], T]) -> T:
         """Return an answer that is asked for only if the overview has changed. ``seen`` is the part of it that tells
-        other answers apart; ``None`` if it is unknown. For a while after an action, the overview may not show its
+        other answers apart; ``None`` if there is none. For a while after an action, the overview may not show its
         effect."""
-        settling = seen is None or self._clock() - self._acted < _SETTLES
-        return self._cache.get((kind, seen), ask, 1.0 if settling else None)
+        settling = self._clock() - self._acted < _SETTLES
+        return self._cache.get((kind, seen), ask, 1.0 if settling or seen is None else None)
+
+    def _overview_if_read(self) -> Any:
+        """Return the overview; ``None`` if it cannot be read, which keeps no other part of a page from being read."""
+        try:
+            return self.overview()
+        except InvalidRequest:
+            raise
+        except SagaError:
+            return None
 
     def incidents(self, letters: Mapping[str, int | None] | None = None) -> Any:
         """Return the incidents for which sagas need an operator, with counts. ``letters``: numbers of dead letters that
         the answer must not be older than."""
-        attention = self._seen("attention")
-        seen = attention and (attention["tag"], tuple((letters or {}).items()))
+        overview = self._overview_if_read()
+        seen = overview and (overview["attention"]["tag"], tuple((letters or {}).items()))
         return self._known("incidents", seen, self.client.incidents)
 
     def waiting(self) -> list[Any] | None:
         """Return some sagas that wait; ``None`` if too many are in flight to find them."""
-        in_flight = self._seen("open")
-        if in_flight is not None:
-            number = in_flight["due"] + in_flight["waiting"] + in_flight["paused"]
-            if not 0 < number < _CROWDED:
-                return None if number else []
 
         def ask() -> list[Any]:
             return self.client.list(status="WAITING", limit=_WAITING)["sagas"]
 
-        return self._known("waiting", in_flight and in_flight["tag"], ask)
+        overview = self._overview_if_read()
+        if overview is None:
+            return self._known("waiting", None, ask)
+        in_flight = overview["open"]
+        number = in_flight["due"] + in_flight["waiting"] + in_flight["paused"]
+        if not 0 < number < _CROWDED:
+            return None if number else []
+        return self._known("waiting", in_flight["tag"], ask)
 
     def needing(self, name: str) -> list[Any]:
         """Return sagas of a type that need an operator, at most a hundred."""
         return self._cache.get(("attention", name), lambda: self.client.attention(name, limit=_MOST_NEEDING)["sagas"])
 
-    def of_incidents(self, incidents: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+    def of_incidents(self, incidents: Sequence[Mapping[str, Any]], blocks: Blocks) -> list[list[Any]]:
         """Return of each incident the sagas that have waited longest; none of those after the first few incidents."""
-        asks = [partial(self._of_incident, incident) for incident in incidents[:_MOST_INCIDENTS]]
+        nothing = list[Any]()
+        asks = [
+            partial(blocks.read, f"the sagas of {incident['type']}", partial(self._of_incident, incident), nothing)
+            for incident in incidents[:_MOST_INCIDENTS]
+        ]
         return [*self.together(*asks), *([] for _ in incidents[_MOST_INCIDENTS:])]
 
     def _of_incident(self, incident: Mapping[str, Any]) -> list[Any]:
@@ -179,11 +191,8 @@ class Source:
         return self._cache.get(("in flight", name), lambda: self.client.in_flight(name))
 
     def breakers(self) -> list[Any]:
-        """Return the circuit breakers; empty if the caller has no permission."""
-        return self._cache.get(("breakers",), self._breakers)
-
-    def _breakers(self) -> list[Any]:
-        return _tolerant(self.client.breakers, cast("list[Any]", []))
+        """Return the circuit breakers."""
+        return self._cache.get(("breakers",), self.client.breakers)
 
     def letters(self, name: str) -> int | None:
         """Return the approximate number of messages in a dead-letter queue; ``None`` if unknown."""
@@ -210,8 +219,9 @@ class Source:
         """Return full sagas of a list, by id. Sagas that are not in the cache are read, but only a few of them."""
         missing = [each for each in summaries if self._cached(each) is None][:_MOST_IN_FULL]
 
-        def ask(one: Mapping[str, Any]) -> Any:
-            return _tolerant(lambda: self.show(one["type"], one["saga_id"]), None)
+        def ask(one: Mapping[str, Any]) -> None:
+            with suppress(SagaError):  # the list is shown without it, and the next refresh reads it
+                self.show(one["type"], one["saga_id"])
 
         for _ in self._pool.map(ask, missing):
             pass

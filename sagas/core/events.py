@@ -185,10 +185,11 @@ class AttentionCode(StrEnum):
     NO_RESPONSE = "no_response"
     NO_RIGHT = "no_right"
     INPUTS_UNREACHABLE = "inputs_unreachable"
+    DOES_NOT_FIT = "does_not_fit"
     OVERDUE = "overdue"
 
 
-CONTINUES_BY_ITSELF = (AttentionCode.NO_RIGHT, AttentionCode.INPUTS_UNREACHABLE)
+CONTINUES_BY_ITSELF = (AttentionCode.NO_RIGHT, AttentionCode.INPUTS_UNREACHABLE, AttentionCode.DOES_NOT_FIT)
 """The codes of sagas that are on the attention list although they need no operator yet."""
 
 

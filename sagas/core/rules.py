@@ -495,7 +495,7 @@ def has_failed(state: SagaState) -> bool:
 
 def step_in_trouble(state: SagaState) -> str:
     """Return the name of the step for which a saga is on the attention list."""
-    if state.current and unread_of(state):
+    if state.current and (unread_of(state) or awaits_release(state)):
         return state.current.name
     undone = (step.name for step in state.steps if step.status is StepStatus.COMPENSATION_FAILED)
     current = state.current.name if state.current else state.steps[-1].name
@@ -509,10 +509,37 @@ def unread_of(state: SagaState) -> Unread | None:
     return state.unread if state.unread is not None and state.unread.listed and not state.attention else None
 
 
+def awaits_release(state: SagaState) -> bool:
+    """Whether a saga is on the attention list although it needs no operator: the deployed code does not fit its step,
+    and it waits for a release. It stays there until the commit that ends this wait.
+
+    A saga whose wait for a signal or a time has not ended is not listed. It needs no release yet, and nothing would
+    take it off the list once its code is back.
+    """
+    needy = bool(state.attention) or state.ended or unread_of(state) is not None
+    early = in_wait(state) and state.settling_since < state.not_before
+    return state.settling_since > 0 and not_called(state) and not (needy or early)
+
+
+def error_in_trouble(state: SagaState) -> str:
+    """Return by which error the attention list groups a saga. For a saga that waits for a release, it is the release
+    that has its step."""
+    return f"release {state.version}" if awaits_release(state) else state.error_type
+
+
+def listed_since(state: SagaState) -> float:
+    """Return since when (epoch seconds) a saga is on the attention list; 0 if it is not."""
+    if unread := unread_of(state):
+        return unread.since
+    return state.settling_since if awaits_release(state) else state.attention
+
+
 def attention_code(state: SagaState) -> AttentionCode:
     """Return why a saga is on the attention list."""
     if unread := unread_of(state):
         return AttentionCode(unread.code)
+    if awaits_release(state):
+        return AttentionCode.DOES_NOT_FIT
     failed = [step for step in state.steps if step.status is StepStatus.COMPENSATION_FAILED]
     if failed:
         # An undo that failed without an attempt has no code or no readable input.

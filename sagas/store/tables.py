@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from types import new_class
 from typing import Any, cast
 
 from msgspec import Struct
@@ -20,14 +21,15 @@ from pynamodb.attributes import (
     UnicodeSetAttribute,
 )
 from pynamodb.constants import MAP
-from pynamodb.indexes import GlobalSecondaryIndex, IncludeProjection, KeysOnlyProjection
+from pynamodb.indexes import GlobalSecondaryIndex, IncludeProjection, KeysOnlyProjection, Projection
 from pynamodb.models import Model
 
 from sagas.aws import BEST_EFFORT
-from sagas.core.rules import attention_code, step_in_trouble, unread_of
+from sagas.core.rules import attention_code, error_in_trouble, listed_since, step_in_trouble
 from sagas.core.states import SagaState
 from sagas.core.text import iso
 from sagas.store.connection import SharedConnection
+from sagas.store.schema import CONTROL, OTHERS, STEP
 
 
 class StoreSettings(Struct, frozen=True):
@@ -64,42 +66,6 @@ class StoreSettings(Struct, frozen=True):
     payload_key: str = ""
 
 
-class StepAttribute(MapAttribute[Any, Any]):
-    """A step inside a control item. Defaults are not stored, because every byte costs money."""
-
-    name = UnicodeAttribute()
-    status = UnicodeAttribute()
-    attempts = NumberAttribute(default=0, null=True)
-    granted = NumberAttribute(null=True)
-    undo_attempts = NumberAttribute(null=True)
-    undo_granted = NumberAttribute(null=True)
-    seq = NumberAttribute(null=True)
-    lost = BooleanAttribute(null=True)
-    undo = BooleanAttribute(null=True)
-    kind = UnicodeAttribute(null=True)
-    round = NumberAttribute(null=True)
-    sig = BooleanAttribute(null=True)
-    late = BooleanAttribute(null=True)
-    many = NumberAttribute(null=True)
-    next = NumberAttribute(null=True)
-    at = NumberAttribute(null=True)
-    spare = NumberAttribute(null=True)
-    back = BooleanAttribute(null=True)
-    asked = NumberAttribute(null=True)
-    of = UnicodeAttribute(null=True)
-    post = BooleanAttribute(null=True)
-    pivot = BooleanAttribute(null=True)
-    out = BooleanAttribute(null=True)
-
-
-class DeadAttribute(MapAttribute[Any, Any]):
-    """The message that moves to the dead letters."""
-
-    dispatch = NumberAttribute()
-    hops = NumberAttribute()
-    message_id = UnicodeAttribute()
-
-
 class Tables(Struct, frozen=True):
     """The models and the connections of a pair of tables. Models are typed as ``Any``, because PynamoDB's attributes
     are dynamic.
@@ -128,131 +94,46 @@ def _meta(table: str) -> Any:
     return type("Meta", (), {"table_name": table})
 
 
-def _control(settings: StoreSettings) -> type[Model]:
-    class OpenIndex(GlobalSecondaryIndex[Any]):
-        class Meta:
-            index_name = "open"
-            projection = KeysOnlyProjection()
-
-        open_shard = UnicodeAttribute(hash_key=True)
-        due = UnicodeAttribute(range_key=True)
-
-    class NameIndex(GlobalSecondaryIndex[Any]):
-        class Meta:
-            index_name = "by_name"
-            projection = KeysOnlyProjection()
-
-        name_shard = UnicodeAttribute(hash_key=True)
-        created_at = UnicodeAttribute(range_key=True)
-
-    class IncidentsIndex(GlobalSecondaryIndex[Any]):
-        class Meta:
-            index_name = "incidents"
-            projection = IncludeProjection(["seq"])
-
-        incident_shard = UnicodeAttribute(hash_key=True)
-        incident = UnicodeAttribute(range_key=True)
-
-    class EndedIndex(GlobalSecondaryIndex[Any]):
-        class Meta:
-            index_name = "ended"
-            projection = KeysOnlyProjection()
-
-        ended = UnicodeAttribute(hash_key=True)
-        ended_at = UnicodeAttribute(range_key=True)
-
-    class ControlItem(Model):
-        """One saga."""
-
-        Meta = _meta(settings.sagas_table)
-        saga_id = UnicodeAttribute(hash_key=True)
-        format = NumberAttribute(null=True)
-        saga = UnicodeAttribute()
-        version = UnicodeAttribute()
-        correlation_id = UnicodeAttribute(null=True)
-        status = UnicodeAttribute()
-        steps = ListAttribute(of=StepAttribute)
-        cursor = NumberAttribute()
-        seq = NumberAttribute()
-        token = NumberAttribute()
-        dispatch = NumberAttribute()
-        lease_owner = UnicodeAttribute(null=True)
-        lease_expires_at = UnicodeAttribute(null=True)
-        act_until = UnicodeAttribute(null=True)
-        not_before = UnicodeAttribute(null=True)
-        lost_until = UnicodeAttribute(null=True)
-        cancel_requested_at = UnicodeAttribute(null=True)
-        cancel_requested_by = UnicodeAttribute(null=True)
-        cancel_reason = UnicodeAttribute(null=True)
-        cancelling = BooleanAttribute(null=True)
-        rejected = BooleanAttribute(null=True)
-        failed = BooleanAttribute(null=True)
-        cause = UnicodeAttribute(null=True)
-        recovery_attempts = NumberAttribute(null=True)
-        recovery_exhausted = BooleanAttribute(null=True)
-        unanswered = NumberAttribute(null=True)
-        unreadable = UnicodeAttribute(null=True)
-        settling_since = NumberAttribute(null=True)
-        retrying_undos = BooleanAttribute(null=True)
-        head = BinaryAttribute(legacy_encoding=False, null=True)
-        dead = DeadAttribute(null=True)
-        error_seq = NumberAttribute(null=True)
-        error_type = UnicodeAttribute(null=True, attr_name="err")
-        resolution_seq = NumberAttribute(null=True)
-        attention = UnicodeAttribute(null=True)
-        progress = DocumentAttribute(null=True)
-        purge = DocumentAttribute(null=True)
-        polling = DocumentAttribute(null=True)
-        unread = DocumentAttribute(null=True)
-        deadline = UnicodeAttribute(null=True)
-        overdue = BooleanAttribute(null=True)
-        parent = DocumentAttribute(null=True)
-        order = NumberAttribute(null=True)
-        created_at = UnicodeAttribute()
-        updated_at = UnicodeAttribute()
-        open_shard = UnicodeAttribute(null=True)
-        due = UnicodeAttribute(null=True)
-        incident_shard = UnicodeAttribute(null=True)
-        incident = UnicodeAttribute(null=True)
-        name_shard = UnicodeAttribute()
-        ended = UnicodeAttribute(null=True)
-        ended_at = UnicodeAttribute(null=True)
-        open = OpenIndex()
-        by_name = NameIndex()
-        incidents = IncidentsIndex()
-        by_end = EndedIndex()
-
-    return ControlItem
+def _attributes(types: Mapping[str, str]) -> dict[str, Attribute[Any]]:
+    """Return PynamoDB's attributes. ``types``: DynamoDB's types by name."""
+    kinds: dict[str, Callable[[], Attribute[Any]]] = {
+        "S": lambda: UnicodeAttribute(null=True),
+        "N": lambda: NumberAttribute(null=True),
+        "BOOL": lambda: BooleanAttribute(null=True),
+        "B": lambda: BinaryAttribute(legacy_encoding=False, null=True),
+        "M": lambda: DocumentAttribute(null=True),
+    }
+    return {name: kinds[tag]() for name, tag in types.items()}
 
 
-def _entry(settings: StoreSettings) -> type[Model]:
-    class EntryItem(Model):
-        """A journal entry."""
+def _made(name: str, base: Any, members: Mapping[str, Any]) -> Any:
+    """Return a subclass of one of PynamoDB's classes, whose metaclasses collect the attributes."""
+    return new_class(name, (base,), exec_body=lambda body: body.update(members))
 
-        Meta = _meta(settings.audit_table)
-        saga_id = UnicodeAttribute(hash_key=True)
-        seq = NumberAttribute(range_key=True)
-        format = NumberAttribute(null=True)
-        at = UnicodeAttribute()
-        saga = UnicodeAttribute()
-        action = UnicodeAttribute()
-        step = UnicodeAttribute(null=True)
-        attempt = NumberAttribute(null=True)
-        status = UnicodeAttribute()
-        actor = UnicodeAttribute()
-        correlation_id = UnicodeAttribute()
-        trace_id = UnicodeAttribute(null=True)
-        token = NumberAttribute()
-        prev = BinaryAttribute(legacy_encoding=False, null=True)
-        details = DocumentAttribute(default=dict)
-        purge = DocumentAttribute(null=True)
-        payload = UnicodeAttribute(null=True)
-        payload_ref = UnicodeAttribute(null=True)
-        payload_hash = UnicodeAttribute(null=True)
-        salt = UnicodeAttribute(null=True)
-        expires_at = NumberAttribute(null=True)
 
-    return EntryItem
+def _index(name: str, key: str, sort: str, projection: Projection | None = None) -> Any:
+    """Return an index of control items. ``key``, ``sort``: its hash key and its range key."""
+    keys = {key: UnicodeAttribute(hash_key=True), sort: UnicodeAttribute(range_key=True)}
+    meta = {"index_name": name, "projection": projection or KeysOnlyProjection()}
+    return _made("Index", GlobalSecondaryIndex, {"Meta": type("Meta", (), meta), **keys})()
+
+
+def _control(settings: StoreSettings) -> Any:
+    """Return the model of control items: what their description has, and the indexes."""
+    return _made(
+        "ControlItem",
+        Model,
+        {
+            "Meta": _meta(settings.sagas_table),
+            **_attributes(CONTROL.types | OTHERS),
+            "saga_id": UnicodeAttribute(hash_key=True),
+            "steps": ListAttribute(of=_made("Step", MapAttribute, _attributes(STEP.types))),
+            "open": _index("open", "open_shard", "due"),
+            "by_name": _index("by_name", "name_shard", "created_at"),
+            "incidents": _index("incidents", "incident_shard", "incident", IncludeProjection(["seq"])),
+            "by_end": _index("ended", "ended", "ended_at"),
+        },
+    )
 
 
 @lru_cache(maxsize=32)
@@ -266,6 +147,13 @@ def tables_for(settings: StoreSettings) -> Tables:
 
 def tables_over(settings: StoreSettings, connection: SharedConnection, best_effort: SharedConnection) -> Tables:
     """Return new models of these tables, which use ``connection``."""
+
+    class EntryItem(Model):
+        """A journal entry. PynamoDB makes only requests about its key."""
+
+        Meta = _meta(settings.audit_table)
+        saga_id = UnicodeAttribute(hash_key=True)
+        seq = NumberAttribute(range_key=True)
 
     class StreakItem(Model):
         """Consecutive failed sagas of a type. It is stored in the table of sagas, under a key that no saga can have."""
@@ -309,8 +197,7 @@ def tables_over(settings: StoreSettings, connection: SharedConnection, best_effo
         join = UnicodeAttribute(hash_key=True)
         part = UnicodeAttribute(range_key=True)
 
-    control, entry = _control(settings), _entry(settings)
-    models: tuple[Any, Any, Any, Any, Any, Any] = control, entry, StreakItem, WatermarkItem, ScanPositionItem, JoinItem
+    models = (_control(settings), EntryItem, StreakItem, WatermarkItem, ScanPositionItem, JoinItem)
     for model in models:
         connection.serve(model)
     return Tables(*models, connection, best_effort)
@@ -391,7 +278,8 @@ class Incident(Struct, frozen=True):
         saga: the saga type's name.
         step: the failed step.
         code: why it needs one.
-        error_type: the first 200 characters of the error's type; empty if there is none.
+        error_type: the first 200 characters of the error's type, or the release that a saga waits for; empty if there
+            is none.
         at: when it began, in the stored form.
     """
 
@@ -404,9 +292,8 @@ class Incident(Struct, frozen=True):
     @classmethod
     def of(cls, state: SagaState) -> Incident:
         """Return the incident of a state."""
-        unread = unread_of(state)
-        error = state.error_type[:_LONGEST_ERROR]
-        at = iso(unread.since if unread else state.attention)
+        error = error_in_trouble(state)[:_LONGEST_ERROR]
+        at = iso(listed_since(state))
         return cls(state.saga, step_in_trouble(state), attention_code(state).value, error, at)
 
     @classmethod

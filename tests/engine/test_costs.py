@@ -212,7 +212,7 @@ def test_one_line_of_sagas_attention_is_read_from_the_index_and_the_overview(
     w.engine.overview.run()
     run("attention")  # over how many shards they are spread is read once
     wire.requests.clear()
-    head, line, _ = run("attention").stdout.splitlines()
+    head, line, *_ = run("attention").stdout.splitlines()
     assert head.split()[:4] == ["type", "step", "error", "sagas"]
     assert line.split()[:4] == ["fatal", "second", "RuntimeError", "741"]
     assert len(api.asked) == 4  # each run asks for the incidents, and for the overview

@@ -160,7 +160,7 @@ def test_what_is_left_is_shown_without_payloads(keeping: Make) -> None:
     after = {**bench.engine.reader.show("trip", saga_id)}
     assert after["purged_at"] == iso(bench.clock.now())
     assert after["purge_reason"] == "she asked for it"
-    gone = {"request": None, "error": None, "attention": None}
+    gone = {"request": None, "key": None, "error": None, "attention": None}
     steps = [{**one, "result": None, "error": None, "took": None} for one in before["steps"]]
     assert after == before | gone | {
         "steps": steps,

@@ -14,11 +14,12 @@ from sagas.core import arrivals, rules
 from sagas.core.commands import Discard, Postpone
 from sagas.core.rules import Plan
 from sagas.core.states import SagaState
-from sagas.core.text import epoch
+from sagas.core.text import epoch, iso, moment
 from sagas.engine import advance
+from sagas.engine.observe.events import events_of_change
 from sagas.errors import Conflict, Rejected, SagaError, Unavailable
 from tests.engine.changing import First, WithoutPay, WithoutUndo, deployed, in_flight
-from tests.support.bench import Bench
+from tests.support.bench import Bench, Death, once
 from tests.support.sagas import FAIL, LOG, Order, perform
 
 SETTLE = 900
@@ -55,7 +56,7 @@ def test_it_waits_visibly_and_uses_up_nothing(settling: Callable[..., Bench]) ->
     assert (saga["status"], saga["waiting"]["kind"], saga["waiting"]["step"]) == ("RUNNING", "release", "pay")
     assert b.actions(saga_id) == before
     assert (state.current and state.current.attempts.made, state.recovery.attempts, state.attention) == (0, 0, 0)
-    gone = "The code of step pay is not deployed here."
+    gone = "The code of step pay of release 1 is not deployed here."
     advice = f"{gone} If a deployment is under way, the saga continues without you."
     assert next_action(saga, b.clock.now()).means == advice
 
@@ -82,7 +83,7 @@ def test_after_that_time_it_needs_an_operator(settling: Callable[..., Bench]) ->
     _look(b)
     saga = b.show(saga_id)
     assert (saga["status"], saga["error"]["type"], b.dead_letters("change")) == ("DEAD_LETTERED", "CodeGone", 0)
-    advice = f"Deploy the code of step pay again, then run `sagas retry {saga_id}`."
+    advice = f"Deploy the code of step pay again, then run `sagas retry {saga_id} --seq {saga['seq']}`."
     assert next_action(saga, b.clock.now()).means.startswith(advice)
     deployed(b, First)
     b.engine.operations.retry("change", saga_id, "the code is back", "ada")
@@ -122,6 +123,147 @@ def test_an_operator_may_cancel_it_and_not_retry_it(settling: Callable[..., Benc
     assert (b.status(saga_id), LOG) == ("CANCELLED", ["book", "unbook"])
 
 
+def _keys(b: Bench, saga_id: str) -> set[str]:
+    return {"incident_shard", "incident", "settling_since"} & b.stack.control(saga_id).keys()
+
+
+def test_it_is_listed_with_its_release_and_until_when_it_waits(settling: Callable[..., Bench]) -> None:
+    b = settling(First)
+    saga_id, other = in_flight(b, "book"), in_flight(b, "book")
+    deployed(b, WithoutPay)
+    reader = b.engine.reader
+    assert reader.incidents(None)["incidents"] == [], "nobody has looked yet"
+    for record in b.stack.receive("change", "pay", 2):
+        b.handle("change", "pay", record)
+    since = b.state(saga_id).settling_since
+    until = iso(since + SETTLE)
+    [incident] = reader.incidents(None)["incidents"]
+    assert incident == {
+        "type": "change", "step": "pay", "code": "does_not_fit", "error_type": "release 1", "count": 2,
+        "at_least": False, "first_seen": iso(since), "last_seen": iso(since), "until": until,
+    }  # fmt: skip
+    wrong = incident["step"], incident["code"], incident["error_type"]
+    rows = reader.attention("change", 10, None, *map(str, wrong))["sagas"]
+    assert {row["saga_id"] for row in rows} == {saga_id, other}
+    shown = b.show(saga_id)["attention"]
+    reason = "the code of step pay of release 1 is not deployed here; the saga waits for a release until"
+    assert shown == rows[0]["attention"] == {
+        "step": "pay", "code": "does_not_fit", "error_type": "release 1", "until": until, "since": iso(since),
+        "reason": f"{reason} {moment(until)}", "error": None,
+    }  # fmt: skip
+    assert b.state(saga_id).attention == 0
+    [stats] = b.engine.statistics.of(["change"])["types"]
+    assert (stats["attention"], stats["in_flight"]) == (0, 2)
+    groups = b.engine.in_flight.page("change", None)["groups"]
+    assert sum(group["count"] for group in groups) == 2, "each once"
+
+
+def test_it_leaves_the_list_once_it_goes_on(settling: Callable[..., Bench]) -> None:
+    b = settling(First)
+    saga_id = in_flight(b, "book")
+    deployed(b, WithoutPay)
+    _look(b)
+    deployed(b, First)
+    assert b.engine.reader.attention(None, 10, None)["sagas"] == [], "its code is deployed"
+    assert b.show(saga_id)["attention"] is None
+    b.clock.advance(60)
+    b.run()
+    assert b.status(saga_id) == "COMPLETED"
+    assert _keys(b, saga_id) == set()
+
+
+def test_once_it_has_waited_long_enough_it_is_listed_for_an_operator_only(settling: Callable[..., Bench]) -> None:
+    b = settling(First)
+    saga_id = in_flight(b, "book")
+    deployed(b, WithoutPay)
+    _look(b)
+    b.clock.advance(SETTLE + 1)
+    _look(b)
+    [incident] = b.engine.reader.incidents(None)["incidents"]
+    assert (incident["code"], incident["error_type"], "until" in incident) == ("code_missing", "CodeGone", False)
+    assert b.state(saga_id).attention > 0
+
+
+def test_a_cancel_takes_it_off_the_list_at_once(
+    settling: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b = settling(First)
+    saga_id = in_flight(b, "book")
+    deployed(b, WithoutPay)
+    _look(b)
+    once(monkeypatch, type(b.engine.operations), "_begin_undoing")
+    with pytest.raises(Death):
+        b.engine.operations.cancel("change", saga_id, "ada")
+    assert _keys(b, saga_id) == set()
+    b.clock.advance(1)
+    b.recover()
+    b.run()
+    assert (b.status(saga_id), _keys(b, saga_id)) == ("CANCELLED", set())
+
+
+def test_a_pause_takes_it_off_the_list_and_a_resume_begins_the_wait_again(settling: Callable[..., Bench]) -> None:
+    b = settling(First)
+    saga_id = in_flight(b, "book")
+    deployed(b, WithoutPay)
+    _look(b)
+    assert len(_keys(b, saga_id)) == 3
+    b.engine.pausing.pause("change", "ada")
+    b.clock.advance(60)
+    _look(b)
+    assert b.state(saga_id).paused
+    assert _keys(b, saga_id) == set()
+    b.clock.advance(2 * SETTLE)
+    b.engine.pausing.resume("change", "ada")
+    b.clock.advance(600)
+    b.recover()
+    assert b.state(saga_id).settling_since == int(b.clock.now())
+    assert len(_keys(b, saga_id)) == 3
+
+
+def test_an_undo_that_waits_is_listed_too(settling: Callable[..., Bench]) -> None:
+    b = settling(First)
+    FAIL["tell"] = RuntimeError()
+    saga_id = in_flight(b, "book", "pay")
+    deployed(b, WithoutUndo)
+    for _ in range(4):
+        b.deliver("change", "tell")
+    b.deliver("change", "pay")
+    [row] = b.engine.reader.attention(None, 10, None)["sagas"]
+    assert row["attention"] is not None
+    assert (row["saga_id"], row["attention"]["step"], row["attention"]["error"]) == (saga_id, "pay", None)
+    assert next_action(row, b.clock.now()).others == (), "it can no longer be cancelled"
+
+
+def test_a_wait_that_lasts_is_not_listed_because_a_signal_was_refused(settling: Callable[..., Bench]) -> None:
+    """Nothing would take it off the list before its end."""
+    b = settling(Asks)
+    saga_id = b.start("asks")
+    b.run()
+    b.engine = b.deploy(NoWait)
+    with pytest.raises(Unavailable):
+        b.engine.signals.send("asks", saga_id, "ok", "yes", "ada")
+    assert b.state(saga_id).settling_since > 0
+    assert b.engine.reader.incidents(None)["incidents"] == []
+    b.clock.advance(3_601 + 130)
+    for _ in range(3):
+        b.recover()
+        b.end_waits()
+        b.clock.advance(130)
+    [incident] = b.engine.reader.incidents(None)["incidents"]
+    assert (incident["step"], incident["code"]) == ("ok", "code_missing")
+
+
+def test_it_is_no_event_and_no_metric(settling: Callable[..., Bench]) -> None:
+    b = settling(First)
+    saga_id = in_flight(b, "book")
+    before = b.stack.control(saga_id)
+    deployed(b, WithoutPay)
+    _look(b)
+    after = b.stack.control(saga_id)
+    assert "incident" in after
+    assert events_of_change(before, after) == []
+
+
 def test_undos_wait_in_their_order(settling: Callable[..., Bench]) -> None:
     b = settling(First)
     FAIL["tell"] = RuntimeError()
@@ -132,7 +274,7 @@ def test_undos_wait_in_their_order(settling: Callable[..., Bench]) -> None:
     b.deliver("change", "pay")
     saga = b.show(saga_id)
     assert (saga["status"], saga["waiting"]["kind"], saga["waiting"]["step"]) == ("COMPENSATING", "release", "pay")
-    assert saga["waiting"]["message"] == "the undo of step pay is not deployed here"
+    assert saga["waiting"]["message"] == "the undo of step pay of release 1 is not deployed here"
     assert "unbook" not in LOG
     b.clock.advance(SETTLE + 1)
     b.run()
@@ -140,7 +282,8 @@ def test_undos_wait_in_their_order(settling: Callable[..., Bench]) -> None:
     b.run()
     saga = b.show(saga_id)
     assert [each["status"] for each in saga["steps"]] == ["COMPENSATED", "COMPENSATION_FAILED", "FAILED"]
-    advice = f"Deploy the undo of step pay again and run `sagas retry {saga_id}`, or undo it by hand"
+    state = f"{saga_id} --seq {saga['seq']}"
+    advice = f"Deploy the undo of step pay again and run `sagas retry {state}`, or undo it by hand"
     assert next_action(saga, b.clock.now()).means.startswith(advice)
 
 
@@ -309,7 +452,7 @@ def test_a_sender_is_asked_to_try_again_and_then_refused(settling: Callable[...,
     assert refused.value.retry_after == 60
     waiting = b.show(saga_id)["waiting"]
     assert (waiting["kind"], waiting["step"]) == ("release", "ok")
-    assert waiting["message"] == "the code of step ok is not deployed here"
+    assert waiting["message"] == "the code of step ok of release 1 is not deployed here"
     b.clock.advance(SETTLE + 1)
     assert epoch(b.show(saga_id)["waiting"]["until"]) > b.clock.now(), "after that time, it needs an operator"
     with pytest.raises(Conflict, match="step ok is not deployed as a wait"):
@@ -334,7 +477,8 @@ def test_a_wait_that_is_a_step_now_is_named_as_what_it_was(settling: Callable[..
     saga_id = b.start("asks")
     b.engine = b.deploy(StepNow)
     b.deliver("asks", "ok")
-    assert b.show(saga_id)["waiting"]["message"] == "the code of step ok is not deployed here as a wait for a signal"
+    message = "the code of step ok of release 1 is not deployed here as a wait for a signal"
+    assert b.show(saga_id)["waiting"]["message"] == message
 
 
 def test_a_wait_that_nobody_could_answer_does_not_time_out(settling: Callable[..., Bench]) -> None:
@@ -346,6 +490,8 @@ def test_a_wait_that_nobody_could_answer_does_not_time_out(settling: Callable[..
     b.recover()
     b.end_waits()
     assert b.show(saga_id)["waiting"]["kind"] == "release"
+    [incident] = b.engine.reader.incidents(None)["incidents"]
+    assert (incident["step"], incident["code"]) == ("ok", "does_not_fit")
     b.clock.advance(SETTLE + 130)
     b.recover()
     b.end_waits()

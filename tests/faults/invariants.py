@@ -11,9 +11,10 @@ from typing import Any, Protocol
 
 from sagas.core.states import SagaState, SagaStatus, StepStatus
 from sagas.engine.registry import Registry, SagaType
+from sagas.store.control.mapping import item_of, state_of
 from sagas.store.journal.chain import look_through
 from sagas.store.journal.entries import Entry
-from sagas.store.tables import unpacked
+from sagas.store.tables import StoreSettings, unpacked
 from sagas.testing.faults import DELAYS, Fault, Plan
 from tests.faults.kin import check_families
 from tests.faults.mailbox import Letter
@@ -60,6 +61,7 @@ def check(world: CrashWorld, points: Plan) -> list[str]:
     found = [*check_rest(world), *_purged(world), *check_families(world), *world.wrong]
     sagas, audit = (world.tables.items(name) for name in (world.settings.sagas_table, world.settings.audit_table))
     found += check_blueprints(sagas, audit)
+    found += _listed(sagas, world.settings)
     for state in world.states():
         found += check_chain(state, world.everything(state.saga_id))
         alone = not any(point.fault in DELAYS for point in points)
@@ -77,6 +79,16 @@ def check_blueprints(sagas: Iterable[dict[str, Any]], entries: Iterable[dict[str
         name, saga = details.get("blueprint"), entry["saga"]["S"]
         if name and (f"blueprint#{saga}#{name}" not in named or name not in named.get(f"definition#{saga}", ())):
             yield f"a saga of {saga} names the blueprint {name}, which is not stored"
+
+
+def _listed(items: Iterable[dict[str, Any]], settings: StoreSettings) -> Iterator[str]:
+    """The attention list has the sagas that its rules name, under what is wrong with them now, and no others."""
+    for item in items:
+        if "status" in item and "name_shard" in item:
+            state = state_of(item)
+            listed, expected = item.get("incident"), item_of(state, settings, 1.0).get("incident")
+            if listed != expected:
+                yield f"the attention list has {state.saga_id} under {listed}, not {expected}"
 
 
 def _time(world: CrashWorld, state: SagaState) -> Iterator[str]:

@@ -37,7 +37,7 @@ def without_payloads(saga: dict[str, Any]) -> dict[str, Any]:
     """A saga that has not run, as calls without the right to read show it."""
     size = len(json.dumps(saga["request"], separators=(",", ":"), ensure_ascii=False).encode())
     left_out = [{"path": "$.request", "entry": 1, "object": None, "bytes": size, "reason": "not_asked_for"}]
-    return saga | {"request": None, "left_out": left_out}
+    return saga | {"request": None, "label": None, "key": None, "left_out": left_out}
 
 
 def _audit(site: Site, saga_id: str, **query: str) -> Any:

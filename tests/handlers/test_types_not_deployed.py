@@ -31,7 +31,7 @@ def test_they_are_shown_from_themselves_and_their_entries(gone: tuple[Site, str,
     assert shown["waiting"] is None
     waiting = s.call("GET", f"/sagas/trip/{under_way}").body["waiting"]
     assert (waiting["kind"], waiting["until"]) == ("release", None)
-    assert waiting["message"] == "the code of step book is not deployed here"
+    assert waiting["message"] == "the code of step book of release 1 is not deployed here"
     assert len(s.call("GET", f"/sagas/trip/{done}/audit").body["entries"]) > 3
     assert s.call("GET", f"/sagas/trip/{done}/verification").body["verified"] is True
     assert s.call("GET", f"/sagas/{done}").body["saga_id"] == done

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from sagas.core.states import SagaState, SagaStatus
+from sagas.core.states import Cancel, SagaState, SagaStatus
 from sagas.store.control.mapping import ended_shard
 from sagas.store.index.listing import IdPage, TimeRange
 from sagas.store.index.search_keys import SearchKeys, find_key
@@ -84,6 +84,41 @@ def test_parked_until_it_is_sent_on_its_way(store: Store) -> None:
     assert not store.control.mark_resumed(state, NOW + 60)
     assert store.listing.paused(name, 9) == []
     assert state.saga_id in [one.saga_id for one in store.listing.due(NOW + 60, 10_000)]
+
+
+def test_what_ends_a_wait_for_a_release_takes_its_saga_off_the_list(store: Store) -> None:
+    """Whether it knew of that wait or not."""
+    name = f"type-{new_id()}"
+
+    def listed() -> list[str]:
+        return store.listing.attention(9, None, [name, "book", "does_not_fit", "release 7"]).saga_ids
+
+    for stale in (False, True):
+        state = saga(saga=name, status=SagaStatus.RUNNING, version="7")
+        waiting = replace(state, settling_since=NOW)
+        assert store.control.create(state, STALE_AFTER)
+        assert store.control.mark_settling(waiting)
+        assert listed() == [state.saga_id]
+        assert store.control.get(state.saga_id) == waiting
+        assert store.control.mark_paused(state if stale else waiting)
+        assert listed() == ([state.saga_id] if stale else [])
+        assert store.control.mark_resumed(state if stale else waiting, NOW + 60)
+        assert listed() == []
+        assert store.control.get(state.saga_id) == state
+        assert store.control.mark_settling(waiting)
+        assert store.control.request_cancel(waiting, replace(waiting, cancel=Cancel(NOW, "ada")))
+        assert listed() == []
+        assert store.control.get(state.saga_id) == replace(state, cancel=Cancel(NOW, "ada"))
+
+
+def test_a_saga_that_needs_an_operator_stays_on_the_list_when_it_is_resumed(store: Store) -> None:
+    name = f"type-{new_id()}"
+    state = saga(saga=name, status=SagaStatus.RUNNING, attention=NOW, unanswered=3)
+    assert store.control.create(state, STALE_AFTER)
+    assert store.control.mark_paused(state)
+    assert store.control.mark_settling(replace(state, settling_since=NOW))
+    assert store.control.mark_resumed(replace(state, paused=True, settling_since=NOW), NOW + 60)
+    assert store.listing.attention(9, None, [name, "book", "no_response"]).saga_ids == [state.saga_id]
 
 
 def test_nobody_parks_what_is_held_or_has_changed(store: Store) -> None:

@@ -88,7 +88,7 @@ def test_no_claim_takes_what_a_newer_version_wrote(store: Store, status: SagaSta
 def test_a_status_that_nobody_knows_is_a_newer_versions(store: Store, path: str) -> None:
     state = _created(store)
     _set(store, state.saga_id, path, {"S": "HIBERNATING"})
-    with pytest.raises(NewerFormat):
+    with pytest.raises(NewerFormat, match=state.saga_id):
         store.control.get(state.saga_id)
 
 

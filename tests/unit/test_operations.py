@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from sagas.cdk.access.grants import RIGHTS
 from sagas.cli.operate.operating import command_of
 from sagas.client import SagaClient
+from sagas.client.operate.selection import Chosen
 from sagas.console.actions import act_on
-from sagas.console.jobs import Item
 from sagas.handlers import api
 from sagas.messaging.commands import AnyCommand
 from sagas.operations import (
@@ -115,7 +115,7 @@ def test_a_new_row_is_a_command_and_a_job(monkeypatch: pytest.MonkeyPatch) -> No
     result = CliRunner().invoke(app, ["create-zip", SAGA_ID, "--reason", "a look", "--force", "--seq", "9", "--json"])
     assert result.exit_code == 0, result.output
     client: Any = SagaClient("https://api.execute-api.eu-central-1.amazonaws.com/v1")
-    act_on(client, "hold", Item("create-zip", SAGA_ID, SEQ), {"reason": ["a look"], "force": ["yes"]})
+    act_on(client, "hold", Chosen("create-zip", SAGA_ID, SEQ), {"reason": ["a look"], "force": ["yes"]})
     assert asked == [("create-zip", SAGA_ID, "a look", True, SEQ)] * 2
 
 

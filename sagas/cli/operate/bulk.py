@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -25,7 +25,9 @@ from sagas.operations import VERBS
 if TYPE_CHECKING:
     from sagas.client import SagaClient
     from sagas.client.operate.batch import Batch
-    from sagas.client.operate.outcomes import CallOutcome, Report
+    from sagas.client.operate.jobs import JobRecord
+    from sagas.client.operate.outcomes import CallOutcome
+    from sagas.client.operate.selection import Selection
     from sagas.engine.read.answers import Summary
 
 _PANEL = "With --all"
@@ -51,8 +53,12 @@ def _moment(name: str, help: str) -> tuple[Any, Any]:
 
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "all_": _flag("--all", "All sagas of TYPE that match these options"),
+    "step": _option(str | None, "--step", "Only sagas with trouble at this step"),
+    "code": _option(str | None, "--code", "Only sagas with this reason at the step, as `sagas attention` prints it"),
     "status": _option(SagaStatus | None, "--status", "Only this status", case_sensitive=False),
-    "error": _option(str | None, "--error", "Only this error type, or this text in its message"),
+    "error": _option(
+        str | None, "--error", "Only this error type, or this text in its message; with --code only this type"
+    ),
     "find": _option(list[str] | None, "--find", "Only this search key; repeatable", metavar="KEY=VALUE"),
     "since": _moment("--since", "Only sagas that started, or ended, since TIME"),
     "until": _moment("--until", "Only sagas that started, or ended, before TIME"),
@@ -60,7 +66,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "dry_run": _flag("--dry-run", "Show the sagas and change nothing"),
     "rate": _option(float, "--rate", "Maximum number of calls per second", 20.0, min=0.1, max=1000),
     "one_first": _flag("--one-first", "Do one saga, wait for its outcome, then continue"),
-    "outcomes": _option(Path | None, "--outcomes", "File of outcomes; an existing one is resumed"),
+    "job": _option(str | None, "--job", "Name of the job; one that there is already is resumed"),
     "yes": _flag("--yes", "Do not ask", "-y"),
 }
 _FLAGS = {"watching": "--watch", "dry_run": "--dry-run", "one_first": "--one-first"}
@@ -114,46 +120,86 @@ def _all(
     target: Target, action: str, many: Mapping[str, Any], names: Sequence[str], options: Mapping[str, Any]
 ) -> None:
     # Imported late: this loads boto3, which no help text needs.
-    from sagas.client.operate.batch import Batch, choose, needs_reason
+    from sagas.client.operate.batch import Batch, needs_reason, usual
+    from sagas.client.operate.jobs import JobFolder, service_of
+    from sagas.client.operate.selection import Selection
 
-    path: Path | None = many["outcomes"]
-    resuming = path is not None and path.exists()
+    folder = JobFolder()
+    name = str(many["job"] or "")
+    resuming = folder.has(name)
     if len(names) > 1 or not (names or resuming):
         raise typer.BadParameter("needs TYPE, and takes no id", param_hint="--all")
-    if needs_reason(action) and not (many["reason"] or "").strip() and not resuming:
-        raise typer.BadParameter("Missing option '--reason'.")
-    client, name = target.client(), names[0] if names else None
-    if path is not None and resuming:
-        _resume(target, client, _resumed(client, path, action, name, many["rate"], options), many)
-        return
-    now = target.now()
-    since, until = (many[side] and many[side].at(now) for side in ("since", "until"))
-    filters: dict[str, Any] = {"since": since, "until": until, "find": find_values(many["find"])}
-    chosen = choose(client, action, str(name), status=many["status"], error=many["error"], **filters)
+    filters = _filters(many, target.now())
+    client = target.client()
+    service = service_of(target.stack, client.region)
+    more: dict[str, Any] = {"reason": many["reason"] or "", "rate": many["rate"], "options": options}
+    more |= {"service": service, "folder": folder, **({"job": name} if name else {})}
+    if resuming:
+        given = {**options, **({"reason": many["reason"]} if many["reason"] else {})}
+        record = _resumed(folder.read(name), service, action, names, given)
+        selection = _selection_again(record, usual(action, Selection(type=record.selection.type, **filters)))
+        more |= {"reason": record.reason, "options": record.options}
+    else:
+        selection = usual(action, Selection(type=names[0], **filters))
+    try:
+        job = Batch(client, action, selection, **more)
+    except ValueError as problem:
+        raise typer.BadParameter(str(problem)) from problem
+    chosen = job.choose()
     if many["dry_run"]:
         _show_chosen(target, action, chosen)
         return
-    seqs = {saga["saga_id"]: saga["seq"] for saga in chosen}
-    try:
-        job = Batch(client, action, str(name), seqs, many["reason"] or "", rate=many["rate"], options=options)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-    job.path = path or (Path(f"bulk-{job.job}.jsonl") if chosen else None)
+    if chosen and needs_reason(action) and not job.reason.strip():
+        if not sys.stdin.isatty():
+            raise typer.BadParameter("Missing option '--reason'.")
+        job.reason = typer.prompt("Reason, for each audit trail", err=True)
     _do(target, client, job, many)
 
 
-def _resumed(
-    client: SagaClient, path: Path, action: str, name: str | None, rate: float, options: Mapping[str, Any]
-) -> Batch:
-    """Return the job that a file of outcomes belongs to. The command must ask for the same job."""
-    from sagas.client.operate.batch import Batch
+def _filters(many: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """Return the fields of a selection that the options of a command name."""
+    if many["code"] is not None and many["step"] is None:
+        raise typer.BadParameter("needs --step", param_hint="--code")
+    filters: dict[str, Any] = {part: many[part] or "" for part in ("step", "code")}
+    filters |= {side: many[side].at(now) for side in ("since", "until") if many[side]}
+    # An incident without an error has none, which is an empty one.
+    filters["error"] = many["error"] or "" if many["code"] else many["error"]
+    filters["find"] = find_values(many["find"])
+    return {**filters, "statuses": (many["status"].value,)} if many["status"] else filters
 
-    job = Batch.resumed(client, path, rate)
-    if (job.action, name or job.type) != (action, job.type):
-        fail(f"{path} belongs to another job: {job.action} of {job.type}")
-    if any(job.options.get(option) != value for option, value in options.items()):
-        fail(f"{path} belongs to a job with other options; resume it without them")
-    return job
+
+def _resumed(
+    record: JobRecord, service: str, action: str, names: Sequence[str], options: Mapping[str, Any]
+) -> JobRecord:
+    """Return a job that is run again, if the command asks for the same job of the same service."""
+    if record.service != service:
+        fail(f"job {record.job} is for the service {record.service}, not {service}")
+    if (record.action, names[0] if names else record.selection.type) != (action, record.selection.type):
+        fail(f"job {record.job} is another one: {record.action} of {record.selection.type or 'all types'}")
+    own = {**record.options, "reason": record.reason}
+    if any(own.get(option) != value for option, value in options.items()):
+        fail(f"job {record.job} has another reason or other options; resume it without them")
+    if not {*record.left_out} <= {"find"}:
+        fail(f"which sagas job {record.job} was for is not kept; choose them again")
+    return record
+
+
+def _selection_again(record: JobRecord, requested: Selection) -> Selection:
+    """Return the selection of a job that is run again, with the search keys of the command. Other filters may be
+    repeated."""
+    from msgspec.structs import replace
+
+    from sagas.client.operate.batch import usual
+    from sagas.client.operate.selection import Selection
+
+    if record.left_out and not requested.find:
+        fail(f"the search keys of job {record.job} are not kept; pass the same --find again")
+    # The job's own times apply: `--since 2h` is another time by now.
+    times: dict[str, Any] = {"since": "", "until": "", "as_of": "", "find": {}}
+    everything = usual(record.action, Selection(type=record.selection.type))
+    if replace(requested, **times) not in (everything, replace(record.selection, **times)):
+        fail(f"job {record.job} has another filter; resume it without one")
+    return replace(record.selection, find=requested.find if record.left_out else {})
 
 
 def _show_chosen(target: Target, action: str, chosen: Sequence[Summary]) -> None:
@@ -166,48 +212,45 @@ def _show_chosen(target: Target, action: str, chosen: Sequence[Summary]) -> None
     say(f"{count_of(len(chosen), 'saga')} would be chosen{rest}")
 
 
-def _resume(target: Target, client: SagaClient, job: Batch, many: Mapping[str, Any]) -> None:
-    """Resume a job or, in a dry run, only show its remaining sagas."""
-    remaining = job.report.unfinished
-    if not many["dry_run"]:
-        _do(target, client, job, many)
-    elif target.as_json:
-        emit({"action": job.action, "chosen": len(job.seqs), "remaining": len(remaining), "saga_ids": remaining})
-    else:
-        say(f"{len(remaining)} of {count_of(len(job.seqs), 'saga')} remain.")
-
-
 def _do(target: Target, client: SagaClient, job: Batch, many: Mapping[str, Any]) -> None:
     """Ask for confirmation, run the job and print its outcome. The exit code is 1 if a call failed or sagas remain."""
-    count, yes = len(job.report.unfinished), many["yes"]
-    question = f"{job.action.capitalize()} {count_of(count, 'saga')} of type {job.type}?"
-    if count and not yes and not typer.confirm(question, err=True):
+    count = len(job.report.chosen)
+    yes = many["yes"]
+    if not count:
+        if not target.as_json:
+            say("No saga matches.")
+            raise typer.Exit
+        _report(target, job)
+    of = f"of type {job.selection.type}" if job.selection.type else "of all types"
+    question = f"{job.action.capitalize()} {count_of(count, 'saga')} {of}?"
+    if not yes and not typer.confirm(question, err=True):
         fail("nothing was changed")
-    if many["one_first"] and count:
-        first, report = job.report.unfinished[0], job.run(most=1)
+    if many["one_first"]:
+        first = next(iter(job.report.chosen))
+        report = job.run(most=1)
         if report.stopped:
-            _report(target, job, report)
+            _report(target, job)
         outcome = _outcome_of_first(client, job, first)
         if not target.as_json:
             say(f"First saga, {first}: {outcome}")
         good = report.outcomes[first].outcome == "done" and outcome not in _BAD
         if not good or (not yes and count > 1 and not typer.confirm(f"Continue with the other {count - 1}?", err=True)):
             report.stopped = "after the first"
-            _report(target, job, report)
+            _report(target, job)
     console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console
     )
     with bar if console.is_terminal and not target.as_json else nullcontext():
-        task = bar.add_task(job.action, total=len(job.seqs), completed=len(job.report.outcomes))
+        task = bar.add_task(job.action, total=count, completed=len(job.report.outcomes))
 
         def on_outcome(outcome: CallOutcome) -> None:
             bar.advance(task)
             if outcome.outcome == "failed":
                 typer.echo(f"sagas: {outcome.saga_id} failed: {plain(outcome.message)}", err=True)
 
-        report = job.run(on_outcome)
-    _report(target, job, report)
+        job.run(on_outcome)
+    _report(target, job)
 
 
 _BAD = tuple(status.value for status in (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED))
@@ -219,29 +262,33 @@ def _outcome_of_first(client: SagaClient, job: Batch, saga_id: str) -> str:
     if call.outcome != "done" or job.action == "resolve":
         return call.outcome if not call.message else f"{call.outcome}: {plain(call.message)}"
     try:
-        return client.wait(job.type, call.new or saga_id, _FIRST_WATCHED)["status"]
+        return client.wait(job.report.chosen[saga_id].type, call.new or saga_id, _FIRST_WATCHED)["status"]
     except TimeoutError:
         return "still in flight"
     except SagaError as error:
         return plain(str(error))
 
 
-def _report(target: Target, job: Batch, report: Report) -> NoReturn:
-    counts = {kind: report.count(kind) for kind in ("done", "refused", "failed")}
-    chosen, remaining = len(report.chosen), len(report.remaining)
-    where = str(job.path) if job.path is not None else None
-    warn(report.letters)
+def _report(target: Target, job: Batch) -> NoReturn:
+    report = job.report
+    counts = report.counts
+    remaining = len(report.remaining)
+    failed = counts["failed"]
+    for note in report.notes:
+        warn(note)
     if target.as_json:
-        summary = {"job": job.job, "action": job.action, "chosen": chosen, **counts, "remaining": remaining}
-        emit({**summary, "stopped": report.stopped or None, "outcomes": where})
+        summary = {"job": job.job, "action": job.action, **counts, "remaining": remaining}
+        emit({**summary, "stopped": report.stopped or None})
     else:
-        others = {**{kind: counts[kind] for kind in ("refused", "failed")}, "remaining": remaining}
+        done = counts.pop("done")
+        chosen = counts.pop("chosen")
+        others = {**counts, "remaining": remaining}
         more = "".join(f", {count} {kind}" for kind, count in others.items() if count)
-        say(f"{_PAST[job.action]} {count_of(counts['done'], 'saga')} of {chosen}{more} (bulk {job.job}).")
+        say(f"{_PAST[job.action]} {count_of(done, 'saga')} of {chosen:,}{more} (bulk {job.job}).")
         for outcome in [each for each in report.outcomes.values() if each.outcome == "refused"][:_LISTED]:
             say(f"{outcome.saga_id} refused: {plain(outcome.message)}")
         if report.stopped:
-            say(f"Stopped: {report.stopped}.")
-        if where and (remaining or counts["failed"]):
-            say(f"Resume with `sagas {job.action} {job.type} --all --outcomes {where}`.")
-    raise typer.Exit(1 if remaining or counts["failed"] else 0)
+            say(f"Stopped: {report.stopped}{f'; the last: {plain(report.cause)}' if report.cause else ''}.")
+        if remaining or failed:
+            say(f"Continue with `sagas {job.action} --all --job {job.job}`.")
+    raise typer.Exit(1 if remaining or failed else 0)

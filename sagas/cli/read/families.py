@@ -22,7 +22,8 @@ def family_with(client: SagaClient, saga: SagaView) -> Family:
 
 
 def tree_of(family: Family, tree: Tree | None = None) -> Tree:
-    """Return a family as a tree. A line has the place in the parent, the type, the id and the status of a saga."""
+    """Return a family as a tree. A line has the place in the parent, the type, the label, the id and the status of a
+    saga."""
     from rich.text import Text
     from rich.tree import Tree
 
@@ -30,7 +31,8 @@ def tree_of(family: Family, tree: Tree | None = None) -> Tree:
     parent = saga.get("parent")
     place = f"{parent['step']}[{parent['position']}] " if parent is not None and tree is not None else ""
     why = f"  {plain(saga['attention']['reason'])}" if saga["attention"] else ""
-    line = Text.assemble(f"{place}{saga['type']} {saga['saga_id']} ", coloured(saga["status"]), why)
+    label = f"{plain(saga['label'])} " if saga["label"] else ""
+    line = Text.assemble(f"{place}{saga['type']} {label}{saga['saga_id']} ", coloured(saga["status"]), why)
     branch = Tree(line) if tree is None else tree.add(line)
     for child in family["children"]:
         tree_of(child, branch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, cast
 
 from sagas.client.endpoints import COMMANDS
@@ -16,6 +17,10 @@ from sagas.operations import Operation
 if TYPE_CHECKING:
     from sagas.client.client import SagaClient
     from sagas.client.operate.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive
+
+
+_ONE_WALK = Lock()
+"""Only one thread reads dead-letter queues, because reading hides the messages from others for a while."""
 
 
 class DeadLetterCalls(Calls):
@@ -130,7 +135,8 @@ class DeadLetterCalls(Calls):
         """
         from sagas.client.operate.dead_letters import why_needed
 
-        queue, why = self._dead_letter_queue(type), partial(why_needed, cast("SagaClient", self))
+        queue = self._dead_letter_queue(type)
+        why = partial(why_needed, cast("SagaClient", self))
         saga_ids = [saga_id] if isinstance(saga_id, str) else saga_id
         return queue.prune(why, saga_ids, dry_run=dry_run, on_progress=on_progress)
 
@@ -147,7 +153,8 @@ class DeadLetterCalls(Calls):
         leaves = operation.right == "operate" and SagaStatus.DEAD_LETTERED in operation.bulk_statuses
         if leaves and saga_ids and type in self._endpoints.dead_letter_queues:
             try:
-                self.prune(type, saga_ids)
+                with _ONE_WALK:
+                    self.prune(type, saga_ids)
             except SagaError as error:
                 return f"dead letters may stay ({error}); `sagas dlq delete {type} --stale` deletes them"
         return ""
@@ -162,6 +169,7 @@ class DeadLetterCalls(Calls):
         # Imported late: this loads boto3, which `sagas attention` needs only if the service takes commands.
         from sagas.client.operate.dead_letters import DeadLetterQueue
 
-        url, sources = endpoints.dead_letter_queues[type], endpoints.queues.get(type, {})
+        url = endpoints.dead_letter_queues[type]
+        sources = endpoints.queues.get(type, {})
         destination = endpoints.command_queue if type == COMMANDS else ""
         return DeadLetterQueue(self._connect("sqs"), url, sources, self.caller, destination=destination)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sagas.client.read.next_action import Do, command_of, inputs_awaited, next_action, release_awaited
+from sagas.client.read.next_action import Do, command_of, inputs_awaited, next_action, release_awaited, state_of
 from sagas.core.events import AttentionCode
 from sagas.core.states import ENDED
 from sagas.core.text import age, ago, epoch, moment, plain, span
@@ -20,7 +20,7 @@ _NEXT = {
     "FAILED": "Nothing has been rolled back. {undo} "
     "`sagas resolve {type} {saga_id} --reason ...` marks the saga as settled by hand.",
     "COMPENSATION_FAILED": "`sagas retry {type} {saga_id}` repeats the failed undos. "
-    "`sagas resolve {type} {saga_id} --reason ... --step STEP` records a step that you undid by hand.",
+    "`sagas resolve {type} {saga_id} --reason ... --undone STEP` records a step that you undid by hand.",
 }
 _SURELY_BEGUN = 60.0
 """Seconds after which the first step of a saga has usually begun, also after a cold start."""
@@ -38,7 +38,7 @@ def advice(saga: SagaView, now: float) -> list[str]:
     """Return sentences about a saga: its errors, what comes next, and what you can do. ``now``: epoch seconds."""
     if "purged_at" in saga:
         return _purged(saga, saga["purged_at"])
-    ids = {"type": saga["type"], "saga_id": saga["saga_id"]}
+    ids = {"type": saga["type"], "saga_id": state_of(saga)}
     sentences = [*_errors(saga)]
     breaker = saga["breaker"]
     sentences += _breaker(saga, now)
@@ -67,7 +67,8 @@ def advice(saga: SagaView, now: float) -> list[str]:
 
 def _next(saga: SagaView, now: float) -> str:
     """Return the sentence about what comes next, or what to do; empty if there is nothing to say."""
-    waiting, status = saga.get("waiting"), saga["status"]
+    waiting = saga.get("waiting")
+    status = saga["status"]
     if waiting is not None and waiting["kind"] == "release":
         until = f" until {moment(waiting['until'])}" if waiting["until"] else ""
         return f"Waiting for a release{until}. {release_awaited(saga)}"
@@ -76,7 +77,8 @@ def _next(saga: SagaView, now: float) -> str:
         return inputs_awaited(saga) + again
     if status not in _NEXT or saga["breaker"]:
         return ""
-    action, ids = next_action(saga, now), {"type": saga["type"], "saga_id": saga["saga_id"]}
+    action = next_action(saga, now)
+    ids = {"type": saga["type"], "saga_id": state_of(saga)}
     if status in _STOPPED and action.do is Do.NOTHING and action.means:
         return action.means
     late = now - epoch(saga["created_at"]) > _SURELY_BEGUN
@@ -86,7 +88,7 @@ def _next(saga: SagaView, now: float) -> str:
 
 def _undo(saga: SagaView) -> str:
     """Return the sentence about the command that undoes the saga."""
-    command = command_of(Do.COMPENSATE, saga["type"], saga["saga_id"])
+    command = command_of(Do.COMPENSATE, saga)
     pivot = saga.get("past_pivot")
     if pivot:
         return f"The saga is past its pivot {pivot}, so only `{command} --force --reason ...` undoes it."
@@ -99,7 +101,7 @@ def _given_up(saga: SagaView, now: float) -> str:
     if attention is None or attention["code"] not in _UNSEEN:
         return ""
     action = next_action(saga, now)
-    commands = [command_of(do, saga["type"], saga["saga_id"], action.step) for do in (action.do, *action.others)]
+    commands = [command_of(do, saga, action.step) for do in (action.do, *action.others)]
     return f"{action.means} Next: {', or '.join(f'`{command}`' for command in commands)}."
 
 
@@ -210,7 +212,8 @@ def failed_children(saga: SagaView) -> list[str]:
         children = step.get("children")
         for failure in children.get("failures", ()) if children else ():
             why = f": {_error(failure['error'])}" if failure["error"] else ""
-            lines.append(f"{step['name']}[{failure['position']}] {failure['saga_id']} {failure['status']}{why}")
+            label = f"{failure['label']} " if failure["label"] else ""
+            lines.append(f"{step['name']}[{failure['position']}] {label}{failure['saga_id']} {failure['status']}{why}")
     return [plain(line) for line in lines]
 
 
@@ -232,7 +235,8 @@ def _errors(saga: SagaView) -> Iterator[str]:
 
 
 def _failure(saga: SagaView, step: StepView, error: ErrorView, *, undo: bool = False) -> str:
-    number, where = _failed_attempt(step, undo=undo), f"{saga['type']} {saga['saga_id']}, step {step['name']}"
+    number = _failed_attempt(step, undo=undo)
+    where = f"{saga['type']} {saga['saga_id']}, step {step['name']}"
     if not number and not step.get("waiting_for"):
         return f"{where} was not called: {_error(error)}"
     return f"{where}, attempt {number} failed: {_error(error)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -10,6 +11,7 @@ from typing import Any
 from sagas.core.events import AttentionCode
 from sagas.core.states import ENDED, SagaStatus
 from sagas.core.text import epoch
+from sagas.operations import VERBS
 
 _LEASE_SLACK = 5.0
 """A lease counts as expired this many seconds late, because clocks differ."""
@@ -19,7 +21,7 @@ _CODE_OF_STEP = (
 )
 _CODE_OF_UNDO = (
     "Deploy the undo of step {step} again and run `sagas retry {sagas}`, "
-    "or undo it by hand and run `sagas resolve {sagas} --step {step}`."
+    "or undo it by hand and run `sagas resolve {sagas} --undone {step}`."
 )
 _VALUE = (
     "Deploy code that reads the stored value (a default, `Old | New` or `upcast=`), then run `sagas retry {sagas}`. "
@@ -56,10 +58,6 @@ class NextAction:
     step: str = ""
     runbook: str = ""
     others: tuple[Do, ...] = ()
-
-    def command(self, name: str, saga_id: str) -> str:
-        """Return the shell command of the action; empty if there is none."""
-        return command_of(self.do, name, saga_id, self.step)
 
 
 _KEPT = "Nothing has been rolled back. "
@@ -135,6 +133,12 @@ _NEEDED: Mapping[str, NextAction] = {
         "If it is no outage of AWS, see the error that the reason names.",
         *("{step}", "inputs-unread", (Do.RECOVER, Do.CANCEL)),
     ),
+    AttentionCode.DOES_NOT_FIT: NextAction(
+        *(Do.NOTHING, "Deploy", "Step {step} does not fit the release"),
+        "If a deployment is under way, the sagas continue without you. Otherwise deploy code that has the step, or "
+        "retire it (`retired=True`), before they need you.",
+        *("{step}", "needs-attention", (Do.CANCEL,)),
+    ),
     AttentionCode.OVERDUE: NextAction(
         *(Do.NOTHING, "Wait", "Its deadline has passed"),
         "The saga continues, and leaves the attention list when it ends.",
@@ -146,31 +150,56 @@ _NEEDED: Mapping[str, NextAction] = {
 
 def needed(code: str, step: str, sagas: str, doubt: Sequence[str] = ()) -> NextAction:
     """Return the action for an ``AttentionCode``, the reason that sagas need an operator, and for the step in trouble.
-    ``sagas``: the arguments that name sagas in a command: an id, or a type and ``--all``. ``doubt``: the steps whose
-    outcome is unknown; by default ``step``."""
+    ``sagas``: the arguments that name sagas in a command: :func:`state_of` or :func:`incident_arguments`. ``doubt``:
+    the steps whose outcome is unknown; by default ``step``."""
     if code not in _NEEDED:  # a newer service has more codes
         return NextAction(Do.NOTHING, "Look", "The saga needs an operator", step=step)
-    action, doubtful = _NEEDED[code], doubt or (step,)
-    keys = ", ".join(f"{sagas if doubt else 'ID'}:{name}" for name in doubtful)
+    action = _NEEDED[code]
+    doubtful = doubt or (step,)
+    keys = ", ".join(f"{sagas.partition(' ')[0] if doubt else 'ID'}:{name}" for name in doubtful)
     words = {"step": step, "sagas": sagas, "doubt": ", ".join(doubtful), "keys": keys}
     problem, means, of = (text.format(**words) for text in (action.problem, action.means, action.step))
     return replace(action, problem=problem, means=means, step=of)
 
 
-def command_of(do: Do, name: str, saga_id: str, step: str = "") -> str:
-    """Return the shell command of an action; empty if there is none."""
+def incident_arguments(incident: Mapping[str, Any]) -> str:
+    """Return the arguments by which a command acts on all sagas of an incident, for a shell."""
+    parts = {"step": incident["step"], "code": incident["code"], "error": incident["error_type"] or ""}
+    options = " ".join(f"--{name} {_quoted(text)}" for name, text in parts.items())
+    return f"{_quoted(incident['type'])} --all {options}"
+
+
+def _quoted(text: str) -> str:
+    """Quote a text for a shell. Nothing in it controls a terminal."""
+    if text.isprintable():
+        return shlex.quote(text)
+    plain = (chr(byte) if chr(byte).isalnum() and byte < 128 else f"\\x{byte:02x}" for byte in text.encode())
+    return f"$'{''.join(plain)}'"
+
+
+def state_of(saga: Mapping[str, Any]) -> str:
+    """Return the arguments by which a command acts on a saga as it is, and on no later state."""
+    return f"{saga['saga_id']} --seq {saga['seq']}"
+
+
+def command_of(do: Do, saga: Mapping[str, Any], step: str = "") -> str:
+    """Return the shell command of an action on a saga; empty if there is none. If the action can name the state of the
+    saga, the command does."""
+    name = saga["type"]
+    saga_id = saga["saga_id"]
+    named = state_of(saga) if do in VERBS and VERBS[do].takes_seq else saga_id
     return {
-        Do.RESOLVE: f"sagas resolve {name} {saga_id} --reason ...",
-        Do.RECOVER: f"sagas recover {name} {saga_id}",
+        Do.RESOLVE: f"sagas resolve {name} {named} --reason ...",
         Do.SIGNAL: f"sagas signal {name} {saga_id} {step} --data JSON",
         Do.BREAKER: f"sagas breakers close {name} {step}",
         Do.NOTHING: "",
-    }.get(do, f"sagas {do} {name} {saga_id}")
+    }.get(do, f"sagas {do} {name} {named}")
 
 
 def next_action(saga: Mapping[str, Any], now: float) -> NextAction:
     """Return the next action on a saga. ``now``: epoch seconds."""
-    action, pivot = _next_action(saga, now), saga.get("past_pivot")
+    action = _next_action(saga, now)
+    pivot = saga.get("past_pivot")
     if not pivot:
         return action
     others = tuple(do for do in action.others if do not in (Do.CANCEL, Do.COMPENSATE))  # the API refuses these
@@ -182,18 +211,22 @@ def next_action(saga: Mapping[str, Any], now: float) -> NextAction:
 def _next_action(saga: Mapping[str, Any], now: float) -> NextAction:
     attention: Mapping[str, Any] = saga.get("attention") or {}
     code: str = attention.get("code", "")
-    overdue = code == AttentionCode.OVERDUE  # an overdue saga that is past its pivot still runs
+    # An overdue saga that is past its pivot still runs, and of one that waits for a release its page says more.
+    overdue = code == AttentionCode.OVERDUE
+    waits = code == AttentionCode.DOES_NOT_FIT and "waiting" in saga
     if saga.get("purged_at") or saga.get("resolution"):
         return NextAction(Do.NOTHING)
-    if code and not overdue:
-        action = needed(code, attention["step"], saga["saga_id"], saga.get("in_doubt", ()))
+    if code and not overdue and not waits:
+        action = needed(code, attention["step"], state_of(saga), saga.get("in_doubt", ()))
+        if saga["status"] == SagaStatus.COMPENSATING:  # it can no longer be cancelled
+            return replace(action, others=tuple(do for do in action.others if do is not Do.CANCEL))
         in_flight = code == AttentionCode.RECOVERY_EXHAUSTED and saga["status"] not in ENDED
         return replace(action, others=(Do.CANCEL,)) if in_flight else action
     if saga["status"] == SagaStatus.FAILED:  # a child; its parent needs the operator
-        return needed(AttentionCode.FAILED, error_of(saga)[0], saga["saga_id"])
+        return needed(AttentionCode.FAILED, error_of(saga)[0], state_of(saga))
     if saga["status"] in ENDED:
         if saga.get("in_doubt"):
-            return needed(AttentionCode.IN_DOUBT, "", saga["saga_id"], saga["in_doubt"])
+            return needed(AttentionCode.IN_DOUBT, "", state_of(saga), saga["in_doubt"])
         return NextAction(Do.NOTHING, others=(Do.RERUN,))
     return _in_flight(saga, now, overdue=overdue)
 
@@ -202,15 +235,16 @@ def _in_flight(saga: Mapping[str, Any], now: float, *, overdue: bool) -> NextAct
     """Return the next action on a saga that runs, or that waits for something other than an operator."""
     waiting = saga.get("waiting")
     if waiting and waiting["kind"] == "release":
-        others = (Do.RECOVER, Do.CANCEL) if saga["status"] != SagaStatus.COMPENSATING else (Do.RECOVER,)
-        others = others if "step" in waiting else ()  # if the type is not deployed, the API refuses both
+        # A cancel is refused while the saga is undone, and if its type is not deployed. A look finds no other code.
+        others = (Do.CANCEL,) if saga["status"] != SagaStatus.COMPENSATING and "step" in waiting else ()
         problem = "The saga waits for a release"
         return NextAction(Do.NOTHING, "", problem, release_awaited(saga), waiting.get("step", ""), others=others)
     if waiting and waiting["kind"] == "inputs":
         others = (Do.RECOVER, Do.CANCEL) if saga["status"] != SagaStatus.COMPENSATING else (Do.RECOVER,)
         problem = "The saga waits until its inputs can be read"
         return NextAction(Do.NOTHING, "", problem, inputs_awaited(saga), waiting["step"], "inputs-unread", others)
-    lease, breaker = saga.get("lease"), saga.get("breaker")
+    lease = saga.get("lease")
+    breaker = saga.get("breaker")
     if lease and lease.get("expires_at") and epoch(lease["expires_at"]) + _LEASE_SLACK < now:
         means = "Its worker died. The supervisor takes the saga over within a minute. With this action, it does so now."
         return NextAction(Do.RECOVER, "Recover now", "The saga stalled", means, others=(Do.CANCEL,))
@@ -228,7 +262,7 @@ def _in_flight(saga: Mapping[str, Any], now: float, *, overdue: bool) -> NextAct
             means = "The saga continues with the value, and the audit trail names the sender."
             return NextAction(Do.SIGNAL, "Send the signal", problem, means, step["name"], others=(Do.CANCEL,))
     if overdue:
-        return needed(AttentionCode.OVERDUE, "", saga["saga_id"])
+        return needed(AttentionCode.OVERDUE, "", state_of(saga))
     return NextAction(Do.NOTHING, others=(Do.CANCEL,) if saga["status"] != SagaStatus.COMPENSATING else ())
 
 

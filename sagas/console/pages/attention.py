@@ -12,7 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from sagas.client.endpoints import COMMANDS
-from sagas.client.read.next_action import Do, breaker_error, needed
+from sagas.client.operate.selection import Selection
+from sagas.client.read.next_action import Do, breaker_error, incident_arguments, needed
+from sagas.console.blocks import Blocks
 from sagas.console.desk import LABELS, Desk
 from sagas.console.source import counted_short
 from sagas.core.events import AttentionCode
@@ -31,12 +33,14 @@ _NEXT = (
 )
 KINDS = (*_WORST, *_NEXT)
 """The kinds of problems, the worst first."""
+_RUNNING = ("RUNNING", "COMPENSATING")
 _LEVELS = {
     "undo failed": "bad",
     "undo not called": "info",
     "failed": "bad",
     "code missing": "info",
     "type changed": "info",
+    "does not fit": "info",
     "breaker open": "info",
     "waits for you": "info",
     "orphans": "info",
@@ -48,7 +52,8 @@ class Group:
     """A group of sagas with the same problem, or a problem of something else, such as a queue or a breaker. ``kind`` is
     one of :data:`KINDS`; ``runbook`` is an anchor in the runbook. ``label`` is that of the primary button, whose action
     is ``do``, or which is a link to ``link``. Each of ``sagas`` has a remark, and ``more`` is the number of further
-    sagas or messages. ``anchor`` identifies the group after a refresh, so ticked sagas stay ticked."""
+    sagas or messages; with ``at_least``, there may be more than these. ``selection`` has the sagas of the group up to
+    the time of the page, for a job. ``anchor`` identifies the group after a refresh, so ticked sagas stay ticked."""
 
     kind: str
     name: str
@@ -63,6 +68,8 @@ class Group:
     since: str | None = None
     sagas: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     more: int = 0
+    at_least: bool = False
+    selection: Selection | None = None
     anchor: str = field(init=False)
 
     @property
@@ -78,7 +85,8 @@ class Group:
 
 
 def show(desk: Desk, request: Request) -> Response:
-    groups, cut, crowded = groups_of(desk)
+    blocks = desk.blocks()
+    groups, cut, crowded = groups_of(desk, blocks)
     kind = request.query_params.get("kind", "")
     counts = {each: sum(max(group.count, 1) for group in groups if group.kind == each) for each in KINDS}
     return desk.page(
@@ -90,20 +98,28 @@ def show(desk: Desk, request: Request) -> Response:
         listed=_LISTED,
         cut=cut,
         crowded=crowded,
+        blocks=blocks,
     )
 
 
-def groups_of(desk: Desk) -> tuple[list[Group], int, bool]:
+def groups_of(desk: Desk, blocks: Blocks) -> tuple[list[Group], int, bool]:
     """Return all groups, sorted by severity and then by age. Also return the number of sagas in them if there may be
     further sagas that need an operator, else 0; and whether too many sagas are in flight to find those that wait."""
     source = desk.source
-    overview = source.overview()
-    letters = source.letters_of_all()
-    incidents, waiting = source.together(source.incidents, source.waiting)
+    nothing = list[Any]()
+    # Any number of sagas may need an operator if it is not known which do.
+    unknown: Mapping[str, Any] = {"incidents": nothing, "at_least": True}
+    uncounted: Mapping[str, Any] = {"overdue": {"sagas": nothing}, "breakers": nothing, "pauses": nothing}
+    overview = blocks.read("overdue sagas, breakers and pauses", source.overview, uncounted)
+    letters = blocks.read("dead letters", source.letters_of_all, dict[str, int | None]())
+    incidents, waiting = source.together(
+        lambda: blocks.read("the sagas that need an operator", source.incidents, unknown),
+        lambda: blocks.read("sagas that wait for a signal", source.waiting, nothing),
+    )
     if any(_spare(letters, incidents).values()):  # they may belong to sagas that have failed since
-        incidents = source.incidents(letters)
+        incidents = blocks.read("the sagas that need an operator", lambda: source.incidents(letters), unknown)
     groups = [
-        *_of_sagas(desk, incidents["incidents"]),
+        *_of_sagas(desk, blocks, incidents["incidents"]),
         *_overdue(overview["overdue"]["sagas"], desk.clock()),
         *_letters(_spare(letters, incidents)),
         *_breakers(overview["breakers"]),
@@ -116,18 +132,30 @@ def groups_of(desk: Desk) -> tuple[list[Group], int, bool]:
     return groups, cut, waiting is None
 
 
-def _of_sagas(desk: Desk, incidents: Sequence[Mapping[str, Any]]) -> list[Group]:
+def _of_sagas(desk: Desk, blocks: Blocks, incidents: Sequence[Mapping[str, Any]]) -> list[Group]:
     """Return a group for each incident, with those of its sagas that were read."""
-    groups, heads = list[Group](), dict[str, Mapping[str, Any]]()
-    for incident, matching in zip(incidents, desk.source.of_incidents(incidents), strict=True):
+    groups = list[Group]()
+    heads = dict[str, Mapping[str, Any]]()
+    for incident, matching in zip(incidents, desk.source.of_incidents(incidents, blocks), strict=True):
         name = incident["type"]
-        action = needed(incident["code"], incident["step"], f"{name} --all")
+        action = needed(incident["code"], incident["step"], incident_arguments(incident))
         title = f"{name} · {action.problem[:1].lower()}{action.problem[1:]}"
         group = Group(incident["code"].replace("_", " "), name, title, incident["error_type"] or "", action.means)
-        group.runbook, group.do = action.runbook, "" if action.do is Do.NOTHING else str(action.do)
-        group.label, group.others = action.title, tuple(str(do) for do in action.others if do in LABELS)
-        group.since, group.more = incident["first_seen"], max(incident["count"] - len(matching), 0)
-        group.sagas = [_item(saga, "") for saga in matching]
+        group.runbook = action.runbook
+        group.do = "" if action.do is Do.NOTHING else str(action.do)
+        group.label = action.title
+        group.others = tuple(str(do) for do in action.others if do in LABELS)
+        group.since = incident["first_seen"]
+        group.more = max(incident["count"] - len(matching), 0)
+        group.at_least = incident["at_least"]
+        group.selection = Selection(
+            type=name,
+            step=incident["step"],
+            code=incident["code"],
+            error=incident["error_type"] or "",
+            as_of=incident["last_seen"],
+        )
+        group.sagas = [_item(saga, _until(saga["attention"].get("until"))) for saga in matching]
         groups.append(group)
         if matching:
             heads[group.anchor] = matching[0]
@@ -135,12 +163,23 @@ def _of_sagas(desk: Desk, incidents: Sequence[Mapping[str, Any]]) -> list[Group]
     full = desk.source.in_full([*heads.values()])
     for group in groups:
         if (head := heads.get(group.anchor)) is not None:
-            group.error = desk.error(head, full.get(head["saga_id"])) or head["attention"]["reason"]
+            reason = head["attention"]["reason"]
+            # What a saga that waits for a release has failed before does not matter to that wait.
+            error = "" if "until" in head["attention"] else desk.error(head, full.get(head["saga_id"]))
+            group.error = error or reason
     return groups
 
 
+def _until(text: str | None) -> str:
+    return f"until {text[:16].replace('T', ' ')} UTC" if text else ""
+
+
 def _item(saga: Mapping[str, Any], remark: str) -> dict[str, Any]:
-    return {**{part: saga[part] for part in ("type", "saga_id", "seq")}, "since": saga["updated_at"], "remark": remark}
+    return {
+        **{part: saga[part] for part in ("type", "saga_id", "seq", "label")},
+        "since": saga["updated_at"],
+        "remark": remark,
+    }
 
 
 def _overdue(sagas: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]:
@@ -155,10 +194,14 @@ def _overdue(sagas: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]:
         means = "The supervisor has not recovered them for two minutes. Recovering them now does no harm."
         new = Group(kind, saga["type"], f"{saga['type']} · {problem}", "", means, "oldest-due-saga", str(Do.RECOVER))
         group = found.setdefault(new.anchor, new)
-        group.label, group.others = LABELS[Do.RECOVER], (str(Do.CANCEL),)
+        group.label = LABELS[Do.RECOVER]
+        group.others = (str(Do.CANCEL),)
         group.since = min(group.since or saga["due_since"], saga["due_since"])
         remark = "due, and no worker has it" if lease is None else "its lease expired"
-        group.sagas.append(_item({**saga, "updated_at": lease or saga["due_since"]}, remark))
+        group.sagas.append(_item({"label": None, **saga, "updated_at": lease or saga["due_since"]}, remark))
+        if lease is not None:
+            as_of = max(lease, group.selection.as_of) if group.selection else lease
+            group.selection = Selection(type=saga["type"], statuses=_RUNNING, stalled=True, as_of=as_of)
     return found.values()
 
 
@@ -190,7 +233,8 @@ def _letters(spare: Mapping[str, int]) -> Iterable[Group]:
             title = f"{count} rejected command{'s' * (count > 1)} or event{'s' * (count > 1)}"
             means = "No saga was started or changed by them. Each has the reason; find who sent it."
         group = Group("messages without a saga", name, title, "", means, "dead-letters", more=count)
-        group.link, group.label = f"/letters/{name}", "Read"
+        group.link = f"/letters/{name}"
+        group.label = "Read"
         yield group
 
 
@@ -202,7 +246,8 @@ def _breakers(breakers: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
             error += f"; {last}"
         means = "Sagas wait while one attempt after the other probes the dependency. Fix what the step calls."
         group = Group("breaker open", breaker["type"], title, error, means, "breaker-opened")
-        group.link, group.label = "/breakers", "Show"
+        group.link = "/breakers"
+        group.label = "Show"
         yield group
 
 
@@ -211,19 +256,22 @@ def _pauses(pauses: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
         what = " ".join(part for part in (pause["type"], pause["step"], pause["saga_id"]) if part)
         title = f"starts of {what} · paused" if pause["starts_only"] else f"{what} · paused"
         group = Group("paused", pause["type"], title, pause["reason"] or "")
-        group.means, group.since = "No step starts until it is resumed.", pause["at"]
+        group.means = "No step starts until it is resumed."
+        group.since = pause["at"]
         if pause["starts_only"]:
             group.means = "New sagas are refused; sagas in flight continue. Fix the cause, then resume."
         if pause["by"] == "auto_disable":
             group.runbook = "type-paused"
-        group.link, group.label = f"/types/{pause['type']}", "Show"
+        group.link = f"/types/{pause['type']}"
+        group.label = "Show"
         yield group
 
 
 def _sweeps(desk: Desk) -> Iterable[Group]:
     """Return stopped sweeps, and orphans that sweeps only report."""
     for sweep in desk.source.sweeps():
-        counts, name = sweep["counts"], sweep["type"]
+        counts = sweep["counts"]
+        name = sweep["type"]
         if sweep["stopped"]:
             group = Group("sweep stopped", name, f"{name} · its sweep stopped", sweep["stopped"])
             group.means = "The sweep stays stopped. See what it would sweep, then sweep by hand or fix the cause."
@@ -235,8 +283,10 @@ def _sweeps(desk: Desk) -> Iterable[Group]:
             group.means = "Rolled-back sagas left them behind. The sweep of the type only reports them."
         else:
             continue
-        group.runbook, group.since = "sweep", sweep["began_at"]
-        group.link, group.label = f"/sweeps/{name}", "Look"
+        group.runbook = "sweep"
+        group.since = sweep["began_at"]
+        group.link = f"/sweeps/{name}"
+        group.label = "Look"
         yield group
 
 
@@ -256,8 +306,8 @@ def _waiting(desk: Desk, waiting: Sequence[Mapping[str, Any]]) -> Iterable[Group
         group = found.setdefault(key, Group("waits for you", saga["type"], title, "", means))
         group.others = (str(Do.CANCEL),)
         group.since = min(group.since or saga["updated_at"], saga["updated_at"])
-        until = step.get("waits_until")
-        group.sagas.append(_item(saga, f"until {until[:16].replace('T', ' ')} UTC" if until else ""))
+        group.sagas.append(_item(saga, _until(step.get("waits_until"))))
         if group.link == "":
-            group.link, group.label = desk.saga_path(saga["type"], saga["saga_id"]), "Review"
+            group.link = desk.saga_path(saga["type"], saga["saga_id"])
+            group.label = "Review"
     return found.values()

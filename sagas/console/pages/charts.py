@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -24,15 +25,18 @@ _STEPPED = 60.0
 
 def show(desk: Desk, request: Request, name: str) -> Response:
     type_named(desk, name)
+    blocks = desk.blocks(rest=True)
     span = request.query_params.get("span", "1h")
     span = span if span in SPANS else "1h"
     end = (desk.clock() // _STEPPED + 1) * _STEPPED
     begin = end - SPANS[span]
-    happened, short = dict[str, list[float]](), list[str]()
+    happened = dict[str, list[float]]()
+    short = list[str]()
     ended = list[Any]()
     for kind in ("started", *ENDS):
         status = None if kind == "started" else kind
-        found = desk.source.since(name, status, iso(begin), MOST)
+        since = partial(desk.source.since, name, status, iso(begin), MOST)
+        found = blocks.read(f"sagas that are {kind.lower().replace('_', ' ')}", since, [])
         if len(found) == MOST:
             short.append(kind)
         if found or status is None:
@@ -57,10 +61,17 @@ def show(desk: Desk, request: Request, name: str) -> Response:
         sampled=len(sample),
         # the median and the 95th percentile of the seconds that last attempts took, and their number
         steps=[(step, _share(all_, 0.5), _share(all_, 0.95), len(all_)) for step, all_ in took.items()],
-        stats=desk.source.stats(name),
-        needing=next((each for each in desk.source.overview()["attention"]["types"] if each["type"] == name), None),
+        stats=blocks.read("the counts", lambda: desk.source.stats(name), None),
+        needing=blocks.read("the sagas that need an operator", partial(_needing, desk, name), None),
         metrics=desk.links.metrics,
+        blocks=blocks,
     )
+
+
+def _needing(desk: Desk, name: str) -> Any:
+    """Return how many sagas of a type need an operator; ``None`` if none was counted."""
+    counted = desk.source.overview()["attention"]["types"]
+    return next((each for each in counted if each["type"] == name), None)
 
 
 def _share(values: Sequence[float], share: float) -> float:

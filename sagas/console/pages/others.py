@@ -12,12 +12,16 @@ from starlette.responses import Response
 
 from sagas.client import DeadLetter
 from sagas.client.endpoints import COMMANDS
+from sagas.client.operate.selection import Chosen
 from sagas.console.desk import Desk
 from sagas.console.forms import NOT_SENT, PREFIX, RefusedForm, fields_of
-from sagas.console.jobs import Job
 from sagas.core.fit import Deployed, fit
 from sagas.core.states import StepState
-from sagas.errors import NotFound
+from sagas.errors import NotFound, SagaError
+
+_LISTED = 200
+_LOOKED_AT = 10
+"""A job's page shows what became of this many sagas by now."""
 
 
 def letters_of_all(desk: Desk, request: Request) -> Response:
@@ -45,17 +49,19 @@ def letters(
         body = desk.redaction.apply(body, list[str]())
         views.append(replace(letter, body=json.dumps(body, ensure_ascii=False)))
     # No saga waits for a rejected command.
-    retryable = desk.source.needing(name) if views and name != COMMANDS else []
+    blocks = desk.blocks(rest=True)
+    retryable = blocks.read("its sagas", lambda: desk.source.needing(name), []) if views and name != COMMANDS else []
     return desk.page(
         request,
         "letters.html",
         name=name,
-        count=desk.source.letters(name),
+        count=blocks.read("the number of messages", lambda: desk.source.letters(name), None),
         letters=views,
         retryable={saga["saga_id"]: saga for saga in retryable},
         looked=found is not None,
         said=said,
         fates=fates or {},
+        blocks=blocks,
     )
 
 
@@ -67,16 +73,21 @@ def type_(desk: Desk, request: Request, name: str, refused: RefusedForm = NOT_SE
     """Return the page of a saga type, with its steps, its pauses, and a form to start a saga. With ``in_flight`` in the
     query, it also has the sagas in flight by release."""
     saga_type = type_named(desk, name)
+    blocks = desk.blocks(rest=True)
+    nothing = list[dict[str, Any]]()
     asked = "in_flight" in request.query_params
     return desk.page(
         request,
         "type.html",
         http_status,
         type=saga_type,
-        releases=by_release(desk.source.in_flight(name)) if asked else None,
+        releases=blocks.read("sagas in flight", lambda: by_release(desk.source.in_flight(name)), nothing)
+        if asked
+        else None,
         fields=fields_of(saga_type["request"]),
         prefix=PREFIX,
         refused=refused,
+        blocks=blocks,
     )
 
 
@@ -103,9 +114,15 @@ def by_release(in_flight: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def breakers(desk: Desk, request: Request) -> Response:
-    found, types = desk.source.together(desk.source.breakers, desk.source.types)
+    blocks = desk.blocks()
+    source = desk.source
+    nothing = list[Any]()
+    found, types = source.together(
+        lambda: blocks.read("circuit breakers", source.breakers, nothing),
+        lambda: blocks.read("pauses", source.types, nothing),
+    )
     active = {match["type"]: True for match in found} | {saga_type["type"]: saga_type["active"] for saga_type in types}
-    return desk.page(request, "breakers.html", breakers=found, active=active)
+    return desk.page(request, "breakers.html", breakers=found, active=active, blocks=blocks)
 
 
 def sweeps(desk: Desk, request: Request, name: str, report: Any = None) -> Response:
@@ -123,11 +140,45 @@ def sweeps_of_all(desk: Desk, request: Request) -> Response:
     return desk.page(request, "sweeps_all.html", types=desk.source.types())
 
 
-def job(desk: Desk, request: Request, number: int) -> Response:
-    found: Job | None = desk.jobs.get(number)
-    if found is None:
-        raise NotFound(f"this console has no job {number}; a job ends with the console that started it")
-    return desk.page(request, "job.html", job=found)
+def jobs(desk: Desk, request: Request) -> Response:
+    """Return the list of the user's jobs on this service, also those of the command line."""
+    records, problems = desk.jobs.all()
+    running = {record.job for record in records if desk.jobs.is_running(record.job)}
+    return desk.page(request, "jobs.html", jobs=records, problems=problems, running=running)
+
+
+def job(desk: Desk, request: Request, name: str) -> Response:
+    """Return the page of a job. If this console runs it, it has the outcome of each saga."""
+    record, batch = desk.jobs.get(name)
+    # Use copies, because outcomes can still arrive.
+    outcomes = [] if batch is None else [*batch.report.outcomes.copy().values()]
+    outcomes.sort(key=lambda outcome: outcome.outcome == "done")  # the unsuccessful ones first
+    rows = list[dict[str, Any]]()
+    chosen = {} if batch is None else batch.report.chosen
+    for outcome in outcomes[:_LISTED]:
+        saga = chosen[outcome.saga_id]
+        now = _status_of(desk, saga) if len(outcomes) <= _LOOKED_AT else ""
+        rows.append({"type": saga.type, "saga_id": saga.saga_id, "outcome": outcome, "now": now})
+    settled = sum(record.counts.get(kind, 0) for kind in ("done", "already", "refused"))
+    return desk.page(
+        request,
+        "job.html",
+        job=record,
+        running=desk.jobs.is_running(name),
+        report=batch and batch.report,
+        rows=rows,
+        more=len(outcomes) - len(rows),
+        remaining=record.counts.get("chosen", 0) - settled,
+        resumable=batch is not None or not record.left_out,
+    )
+
+
+def _status_of(desk: Desk, saga: Chosen) -> str:
+    """Return the status that a saga of a job has now; empty if it cannot be read."""
+    try:
+        return str(desk.source.show(saga.type, saga.saga_id)["status"])
+    except SagaError:
+        return ""
 
 
 def type_named(desk: Desk, name: str) -> Any:

@@ -45,15 +45,22 @@ _ENDED = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILE
 def show(
     desk: Desk, request: Request, name: str, saga_id: str, refused: RefusedForm = NOT_SENT, http_status: int = 200
 ) -> Response:
-    full = desk.source.show(name, saga_id)
+    blocks = desk.blocks(rest=True)
+    source = desk.source
+    full = source.show(name, saga_id)  # without it, there is no page
     saga, hidden = desk.view_of(full)
-    entries = scrubbed(_without_values(desk.source.audit(full)), hidden)
+    audit = blocks.read("the audit trail", lambda: source.audit(full), [])
+    entries = scrubbed(_without_values(audit), hidden)
     now = desk.clock()
     action = next_action(saga, now)
-    types = {saga_type["type"]: saga_type for saga_type in desk.source.types()}
+    types = {saga_type["type"]: saga_type for saga_type in blocks.read("the type", source.types, [])}
     declared = {step["name"]: step for step in types.get(name, {}).get("steps", ())}
     related = any(step.get("children") for step in saga["steps"])
-    family = family_of(desk.source.list, saga, _FAMILY, childless_in(types.values())) if related else None
+    family = (
+        blocks.read("the children", lambda: family_of(source.list, saga, _FAMILY, childless_in(types.values())), None)
+        if related
+        else None
+    )
     waits = _wait(saga, declared)
     # The page has buttons instead of commands, and explains the action elsewhere.
     lines = [line for line in advice(saga, now) if "`sagas " not in line and not line.startswith(_RELEASE)]
@@ -65,11 +72,11 @@ def show(
         http_status,
         saga=saga,
         family=scrubbed(family, hidden),
-        child_errors=_errors_of_children(desk, saga, family),
+        child_errors=_errors_of_children(desk, saga),
         action=action,
         do="" if action.do is Do.NOTHING else str(action.do),
         others=[str(do) for do in dict.fromkeys((*action.others, *again, *_usual(saga["status"]))) if LABELS.get(do)],
-        commands={str(do): command_of(do, name, saga_id, action.step) for do in Do},
+        commands={str(do): command_of(do, saga, action.step) for do in Do},
         sentences=[line.replace(f"{name} {saga_id}, ", "") for line in lines],
         graph=graph(saga["steps"], {step: one["undo"] for step, one in declared.items()}, waits["misfit"]),
         timeline=timeline(saga, entries, now),
@@ -84,6 +91,7 @@ def show(
         did=_DID.get(request.query_params.get("did", ""), ""),
         link=desk.saga_path(name, saga_id),
         logs=desk.links.logs(saga["saga_id"], saga["created_at"], saga["updated_at"]),
+        blocks=blocks,
     )
 
 
@@ -120,18 +128,15 @@ def _wait(saga: Mapping[str, Any], declared: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def _errors_of_children(desk: Desk, saga: Mapping[str, Any], family: Mapping[str, Any] | None) -> dict[str, str]:
+def _errors_of_children(desk: Desk, saga: Mapping[str, Any]) -> dict[str, str]:
     """Return the errors of children by id. A message needs the full child, which shows what to redact."""
-    failures = dict[str, Any]()
-    for step in saga["steps"]:
-        of: dict[str, Any] = step.get("children") or {}
-        failures |= {each["saga_id"]: each for each in of.get("failures", ())}
-    failed = [child["saga"] for child in family["children"] if child["saga"]["saga_id"] in failures] if family else []
-    full = desk.source.in_full(failed)
+    of_steps: list[Mapping[str, Any]] = [step.get("children") or {} for step in saga["steps"]]
+    failures = [failure for of in of_steps for failure in of.get("failures", ())]
+    full = desk.source.in_full(failures)
     errors = dict[str, str]()
-    for saga_id, failure in failures.items():
-        error = desk.error({"error": failure["error"]}, full.get(saga_id))
-        errors[saga_id] = error or (failure["error"]["type"] if failure["error"] else "")
+    for failure in failures:
+        error = desk.error({"error": failure["error"]}, full.get(failure["saga_id"]))
+        errors[failure["saga_id"]] = error or (failure["error"]["type"] if failure["error"] else "")
     return errors
 
 

@@ -9,10 +9,12 @@ from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from sagas.client.read.next_action import error_of, reason_of
+from sagas.client.operate.selection import Selection, has_text, there_since
+from sagas.client.read.next_action import reason_of
 from sagas.client.transport import pages
 from sagas.console.desk import Desk
 from sagas.core.text import so_long_ago
@@ -25,9 +27,8 @@ STATUSES = (
 _PAGE = 50
 _MOST_PAGES = 20
 """A list reads at most this many pages of the service, because the text may match no saga on a page."""
-_LOOKED_THROUGH, _AT_ONCE = 500, 100
-MOST = 10_000
-"""A job has at most this many sagas."""
+_LOOKED_THROUGH = 500
+_AT_ONCE = 100
 MANY = 100
 """To act on more sagas than this, the operator must type their number."""
 
@@ -54,13 +55,15 @@ class Filter:
             given["find"] = values_in(given["find"])
         return {"type": self.name or None, "status": self.status or None, **given}
 
-    def fits(self, saga: Mapping[str, Any], error: str = "") -> bool:
-        """Whether a listed saga contains the text. ``error`` is the full error, if known."""
-        words = " ".join([error or reason_of(saga), *error_of(saga), saga["saga_id"], saga["type"]])
-        return not self.text or self.text.lower() in words.lower()
+    @property
+    def selection(self) -> Selection:
+        """The sagas of the list, for a job."""
+        given: dict[str, Any] = {**self.asked, "type": self.name, "text": self.text}
+        status = given.pop("status")
+        return Selection(statuses=(status,) if status else (), **given)
 
     def __bool__(self) -> bool:
-        return bool(self.name or self.status or self.text or any(self.more.values()))
+        return bool(self.selection)
 
 
 def filter_of(desk: Desk, given: Mapping[str, str]) -> Filter:
@@ -86,13 +89,10 @@ def show(desk: Desk, request: Request) -> Response:
     """Return a page of the list. The filter is in the URL."""
     given = request.query_params
     filter_ = filter_of(desk, given)
-    cursor, found = given.get("cursor") or None, list[Any]()
-    for _ in range(_MOST_PAGES):
-        page = desk.source.list(limit=_PAGE - len(found), cursor=cursor, **filter_.asked)
-        found += page["sagas"]
-        cursor = page["cursor"]
-        if cursor is None or len(found) >= _PAGE:
-            break
+    blocks = desk.blocks()
+    source = desk.source
+    nothing: tuple[list[Any], str | None] = [], None
+    found, cursor = blocks.read("the sagas", lambda: _page_of(desk, filter_, given.get("cursor") or None), nothing)
     ended = ("COMPENSATED", "CANCELLED", "WAITING")
     full = desk.source.in_full([match for match in found if _failed(match) or match["status"] in ended])
     rows = list[dict[str, Any]]()
@@ -103,13 +103,30 @@ def show(desk: Desk, request: Request) -> Response:
     return desk.page(
         request,
         "sagas.html",
-        rows=[row for saga, row in zip(found, rows, strict=True) if filter_.fits(saga, row["error"])],
-        names=[saga_type["type"] for saga_type in desk.source.types()],
+        rows=[row for saga, row in zip(found, rows, strict=True) if has_text(filter_.text, saga, row["error"])],
+        names=[saga_type["type"] for saga_type in blocks.read("the types", source.types, [])],
         statuses=STATUSES,
         filter=filter_,
         cursor=cursor,
-        counts=_counts(desk.source.stats(filter_.name) if filter_.name else desk.source.stats_of_all()),
+        counts=_counts(
+            blocks.read("the counts", lambda: source.stats(filter_.name), None)
+            if filter_.name
+            else source.stats_of_all()
+        ),
+        blocks=blocks,
     )
+
+
+def _page_of(desk: Desk, filter_: Filter, cursor: str | None) -> tuple[list[Any], str | None]:
+    """Return a page of the list, and the cursor of the next."""
+    found = list[Any]()
+    for _ in range(_MOST_PAGES):
+        page = desk.source.list(limit=_PAGE - len(found), cursor=cursor, **filter_.asked)
+        found += page["sagas"]
+        cursor = page["cursor"]
+        if cursor is None or len(found) >= _PAGE:
+            break
+    return found, cursor
 
 
 def _counts(stats: Any) -> dict[str, str]:
@@ -124,22 +141,36 @@ def _counts(stats: Any) -> dict[str, str]:
 
 
 def everything(desk: Desk, request: Request) -> Response:
-    """Return the page for actions on all sagas that match a filter."""
-    filter_ = filter_of(desk, request.query_params)
-    found = matching(desk, filter_)
-    full = desk.source.in_full([each for each in found[:_PAGE] if _failed(each)])
-    first = [_row(desk, match, full.get(match["saga_id"])) for match in found[:_PAGE]]
-    return desk.page(request, "all.html", filter=filter_, count=len(found), most=MOST, first=first, many=MANY)
-
-
-def matching(desk: Desk, filter_: Filter) -> list[Any]:
-    """Return summaries of all sagas that match a filter, at most :data:`MOST`."""
-    if not filter_:
+    """Return the page for actions on all sagas that match a filter, or that an incident has. It counts them."""
+    given = request.query_params
+    filter_ = filter_of(desk, given)
+    selection = filter_.selection
+    if "code" in given:
+        incident: dict[str, Any] = {part: given.get(part, "") for part in ("step", "code", "error")}
+        selection = replace(selection, **incident)
+    if not selection:
         raise InvalidRequest(
             "the filter is empty", [Problem("type", "choose a type, a status, a time or a text first")]
         )
-    listed = pages(lambda cursor: desk.source.list(limit=_AT_ONCE, cursor=cursor, **filter_.asked))
-    return [*islice((saga for page in listed for saga in page["sagas"] if filter_.fits(saga)), MOST)]
+    first = list[Any]()
+    count = 0
+    as_of = ""
+    for saga in selection.sagas(desk.source.client):
+        count += 1
+        as_of = max(as_of, there_since(saga))
+        if count <= _PAGE:
+            first.append(saga)
+    full = desk.source.in_full([each for each in first if _failed(each)])
+    return desk.page(
+        request,
+        "all.html",
+        filter=filter_,
+        selection=replace(selection, as_of=as_of),
+        count=count,
+        first=[_row(desk, match, full.get(match["saga_id"])) for match in first],
+        many=MANY,
+        chosen=given.get("do", ""),
+    )
 
 
 def _failed(saga: Mapping[str, Any]) -> bool:
@@ -159,7 +190,8 @@ def search(desk: Desk, request: Request) -> Response:
         return RedirectResponse(desk.saga_path(saga["type"], saga["saga_id"]), 303)
     if "=" in text.strip("="):
         return RedirectResponse(f"/sagas?find={quote(text, safe='')}", 303)
-    found, listed = list[Any](), pages(lambda cursor: desk.source.list(limit=_AT_ONCE, cursor=cursor))
+    found = list[Any]()
+    listed = pages(lambda cursor: desk.source.list(limit=_AT_ONCE, cursor=cursor))
     for page in islice(listed, _LOOKED_THROUGH // _AT_ONCE if text else 0):
         found += [
             saga

@@ -1,7 +1,7 @@
 "use strict";
 // What a page can do beyond links and forms: stay current, tell times in words, keys. All of it works without, too.
 (() => {
-  const SHORTEST = 2000, LONGEST = 30000;
+  const SHORTEST = 2000, LONGEST = 30000, UNREAD = 10000;
   const main = document.querySelector("main"), [fresh, trouble] = ["fresh", "trouble"].map((id) => document.getElementById(id));
   let tag = "", pause = SHORTEST, timer = 0, seen = Date.now(), away = 0, why = "", asking = false;
 
@@ -71,7 +71,8 @@
         const at = rows().findIndex((one) => one.classList.contains("here"));
         if (at < 0) place(row, false); else row = at;
       } else if (answer.status === 304) {
-        pause = Math.min(pause * 1.5, LONGEST);
+        // What could not be read is asked for again before long.
+        pause = Math.min(pause * 1.5, document.querySelector("[data-unread]") ? UNREAD : LONGEST);
       } else {
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
         const said = page.querySelector("main .error")?.textContent.slice(0, 200) || `answer ${answer.status}`;

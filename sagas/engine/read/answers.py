@@ -50,10 +50,13 @@ class SagaErrorView(ErrorView):
 
 
 class ChildErrorView(TypedDict):
-    """A child that failed, and its error if one is recorded."""
+    """A child that failed, its label, and its error if one is recorded."""
 
     position: Count
+    type: str
     saga_id: Id
+    label: str | None
+    updated_at: Time
     status: Status
     error: ErrorView | None
 
@@ -91,11 +94,17 @@ class FailureView(SagaErrorView):
 
 class IncidentKey(TypedDict):
     """The key by which sagas that need an operator are grouped: the reason, the step, and the type of the error, if
-    any."""
+    any.
+
+    With the code ``does_not_fit``, the saga waits for a release, and continues by itself. ``error_type`` is then the
+    release that has the step, like ``release 3``, and ``until`` is when the saga, or the first of them, will need an
+    operator.
+    """
 
     code: Annotated[str, Meta(title="AttentionCode", extra_json_schema={"enum": list(AttentionCode)})]
     step: str
     error_type: str | None
+    until: NotRequired[Time]
 
 
 class AttentionView(IncidentKey):
@@ -233,6 +242,9 @@ class LeftOutView(TypedDict):
 class Summary(TypedDict):
     """A saga in a list.
 
+    ``label`` says what the saga is about: its search keys, like ``order o-17 · customer c-5``, in at most 100
+    characters. It is null if the type hides one of them. ``key`` has the first 128 characters of the idempotency key.
+    Both are null in the answer to an operation, and once the saga is purged.
     ``seq`` is the number of the saga's last audit entry. It names this state in a retry, an undo or a resolution.
     ``paused``: a pause stops the saga before its next step. ``error`` is the error that ended the saga's forward phase.
     Lists have the first 200 characters of its message. ``attention`` is null unless the saga needs an operator.
@@ -242,6 +254,8 @@ class Summary(TypedDict):
 
     saga_id: Id
     type: str
+    label: str | None
+    key: str | None
     version: str
     status: Status
     seq: _Ordinal

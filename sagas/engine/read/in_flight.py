@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from sagas.core.rules import unread_of
+from sagas.core.rules import listed_since
 from sagas.core.states import SagaState
 from sagas.core.text import iso
 from sagas.engine.read.overviews import InFlightGroup, InFlightView
@@ -68,7 +68,7 @@ class InFlight(Struct, frozen=True):
 
     def _unlisted(self, ids: list[str]) -> list[SagaState]:
         """Read sagas, without those on the attention list, whose turn comes last."""
-        return [state for state in self.control.readable(ids) if not (state.attention or unread_of(state))]
+        return [state for state in self.control.readable(ids) if not listed_since(state)]
 
     def _listed(self, saga: str, cursor: str | None) -> tuple[list[str], list[str], str | None]:
         """Return the ids of sagas that may be in flight, the ids of sagas that need an operator, and the next cursor.
@@ -77,11 +77,13 @@ class InFlight(Struct, frozen=True):
         """
         shards = [*self.listing.due_shards, *self.listing.wait_shards]
         shards += [shard for undo in (False, True) for shard in self.listing.paused_shards(saga, undo=undo)]
-        number, after = 0, None
+        number = 0
+        after = None
         if cursor is not None:
             position = IndexPosition.parse(cursor)
             first, _, sort = position.sort.partition(" ")
-            number, after = int(first) if first.isdecimal() else 0, IndexPosition(sort, position.saga_id)
+            number = int(first) if first.isdecimal() else 0
+            after = IndexPosition(sort, position.saga_id)
         listed = list[str]()
         while number < len(shards):
             if len(listed) >= _PAGE and after is not None:

@@ -37,7 +37,8 @@ class TypeView(TypedDict):
 
     ``active`` says whether new sagas are accepted. ``paused`` says whether the whole type is paused, and ``reason``
     why. ``pauses`` lists all pauses: of the type, of its steps and of its sagas. ``failures`` counts the failed sagas
-    in a row if the type declares ``auto_disable``. ``cancellable`` says whether callers may cancel.
+    in a row if the type declares ``auto_disable``. ``cancellable`` says whether callers may cancel. ``find_by`` has the
+    names of the search keys, and their paths in the request.
     """
 
     type: str
@@ -49,6 +50,7 @@ class TypeView(TypedDict):
     failures: Count
     pauses: list[PauseView]
     cancellable: bool
+    find_by: dict[str, str]
     request: dict[str, Any]
     steps: list[TypeStepView]
 

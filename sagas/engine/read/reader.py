@@ -6,15 +6,17 @@ import builtins
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sagas.core.events import AttentionCode
 from sagas.core.gates import Pause, Scope
 from sagas.core.ids import child_id, children_ids, id_for_key
-from sagas.core.rules import forward, needs_attention, unread_of
+from sagas.core.rules import awaits_release, forward, needs_attention, unread_of
 from sagas.core.states import ENDED, SagaState, SagaStatus
-from sagas.core.text import iso
+from sagas.core.text import epoch, iso
 from sagas.engine.clock import claimed_at
 from sagas.engine.operate.breaker import Breakers
 from sagas.engine.read.answers import (
@@ -27,8 +29,9 @@ from sagas.engine.read.answers import (
     Page,
     SagaView,
     Summary,
+    WaitingView,
 )
-from sagas.engine.read.redacting import Texts, redacted
+from sagas.engine.read.redacting import Texts, redacted, start_shown, without_labels
 from sagas.engine.read.remains import ReadOnlySaga, Remains, why_read_only
 from sagas.engine.read.views import (
     audit_view,
@@ -132,7 +135,8 @@ class Reader(Struct, frozen=True):
         never newer. The ETag is empty if the view can change while the control item does not.
         """
         state = self.stored(name, saga_id)
-        steps, etag = () if state is None else state.steps, ""
+        steps = () if state is None else state.steps
+        etag = ""
         has_children = any(step.waits_for == "children" and step.fan_out.requests_seq for step in steps)
         if state is not None and state.purge is None and not has_children:  # children change the view
             breaker = None if state.current is None else self.breakers.waits_behind(state.saga, state.current.name)
@@ -143,11 +147,16 @@ class Reader(Struct, frozen=True):
         return self.show_stored(name, saga_id, state), etag
 
     def show(self, name: str, saga_id: str, *, payloads: bool = True) -> SagaView:
-        """Return one saga with its steps, request and results. A purged saga has no payloads."""
+        """Return one saga with its steps, request and results. A purged saga has no payloads. Without ``payloads``, it
+        has no labels either, because they are made of requests."""
         return self.show_stored(name, saga_id, self.stored(name, saga_id), payloads=payloads)
 
     def show_stored(self, name: str, saga_id: str, state: SagaState | None, *, payloads: bool = True) -> SagaView:
         """Return what :meth:`show` returns, for a saga that :meth:`stored` has read."""
+        view = self._view(name, saga_id, state, payloads=payloads)
+        return view if payloads else without_labels(view)
+
+    def _view(self, name: str, saga_id: str, state: SagaState | None, *, payloads: bool) -> SagaView:
         if state is None or state.purge is not None:
             remains = self.read_only(name, saga_id)
             entries, left_out = self._loaded(remains.state, remains.entries, payloads)
@@ -157,10 +166,14 @@ class Reader(Struct, frozen=True):
             return self._finished(view, remains.state, entries, left_out, remains.hidden)
 
         entries, left_out = self._loaded(state, self.journal.history(saga_id, up_to=state.seq), payloads)
-        texts, pause = Texts.of(entries, left_out, self.registry.redaction(name)), self._pause(state)
-        view = saga_view(texts.state(state), [*map(texts.entry, entries)], paused=pause is not None)
+        texts = Texts.of(entries, left_out, self.registry.redaction(name))
+        pause = self._pause(state)
+        shown = [*map(texts.entry, entries)]
+        release = self._release(state)
+        view = saga_view(texts.state(state), shown, paused=pause is not None, release=release)
         view = self._with_children(view, state)
-        view, step = self._finished(view, state, entries, left_out), state.current
+        view = self._finished(view, state, entries, left_out)
+        step = state.current
         if pause is not None:
             [described] = self.pauses.described(dict([pause])).items()
             view["pause"] = pause_view(*described)
@@ -214,11 +227,15 @@ class Reader(Struct, frozen=True):
             failed = sorted(failed, key=lambda child: (not child.seq, child.position))[:_MOST_FAILURES]
             by_id = {child_id(state.saga_id, step.name, child.position, child.round): child for child in failed}
             states = self.control.get_many(list(by_id))
+            starts = self._starts(states.values())
             errors = self.journal.entries_of((saga_id, child.seq) for saga_id, child in by_id.items() if child.seq)
             children["failures"] = [
                 {
                     "position": child.position,
+                    "type": states[saga_id].saga,
                     "saga_id": saga_id,
+                    "label": starts[saga_id].get("label"),
+                    "updated_at": iso(states[saga_id].updated_at),
                     "status": states[saga_id].status.value,
                     "error": self._error(states[saga_id], errors.get(saga_id, {}).get(child.seq)),
                 }
@@ -245,6 +262,11 @@ class Reader(Struct, frozen=True):
         more = IndexPosition("child", str(after + limit)).cursor if len(ids) > after + limit else None
         return {"sagas": self._summaries(states), "cursor": more}
 
+    def _release(self, state: SagaState) -> WaitingView | None:
+        """Return what release a saga on the attention list waits for; ``None`` if it does not, or if its code is
+        deployed by now."""
+        return release_view(state, self.registry.plan(state)) if awaits_release(state) else None
+
     def paused(self, state: SagaState) -> bool:
         """Whether a pause stops the saga before its next step or undo."""
         return self._pause(state) is not None
@@ -256,15 +278,27 @@ class Reader(Struct, frozen=True):
         scope = self.pauses.holding_back(state)
         return (scope, self.pauses.get(scope)) if scope else None
 
+    def _starts(self, states: Iterable[SagaState]) -> dict[str, Mapping[str, Any]]:
+        """Return by id the details of the sagas' first entries that may be shown."""
+        saved = {state.saga_id: self.registry.redaction(state.saga) for state in states}
+        details = self.journal.first_details(saved)
+        return {saga_id: start_shown(details.get(saga_id, {}), redaction) for saga_id, redaction in saved.items()}
+
     def _summaries(self, states: Sequence[SagaState]) -> builtins.list[Summary]:
-        """Return sagas as a list shows them. The journal is read only for sagas with an error."""
+        """Return sagas as a list shows them. Of the journal, the first entries and those with errors are read."""
         places = [(state.saga_id, seq) for state in states for seq in errors_in(state)]
         entries = self.journal.entries_of(dict.fromkeys(places)) if places else {}
+        starts = self._starts(states)
         summaries = builtins.list[Summary]()
         for state in states:
-            texts, own = Texts(self.registry.redaction(state.saga)), entries.get(state.saga_id, {})
+            texts = Texts(self.registry.redaction(state.saga))
+            own = entries.get(state.saga_id, {})
             shown = {seq: texts.entry(entry) for seq, entry in own.items()}
-            summaries.append(summary_view(state, shown, paused=self.paused(state)))
+            summaries.append(
+                summary_view(
+                    state, starts[state.saga_id], shown, paused=self.paused(state), release=self._release(state)
+                )
+            )
         return summaries
 
     def _finished(
@@ -284,11 +318,14 @@ class Reader(Struct, frozen=True):
     ) -> tuple[list[Entry], list[LeftOutView]]:
         """Return the entries, with as many payloads as fit into an answer, and list the payloads that are left out."""
         steps = {step.name: index for index, step in enumerate(state.steps)}
-        room, loaded, left_out = _ROOM if payloads else 0, list[Entry](), list[LeftOutView]()
+        room = _ROOM if payloads else 0
+        loaded = list[Entry]()
+        left_out = list[LeftOutView]()
         for entry in entries:
             key = entry.details.get("payload_ref")
             size = None if entry.payload is None else len(entry.payload.encode())
-            full, reason = entry, "too_large" if payloads else "not_asked_for"
+            full = entry
+            reason = "too_large" if payloads else "not_asked_for"
             if room > 0:
                 try:
                     full, size = self.journal.load_within(entry, room)
@@ -310,10 +347,13 @@ class Reader(Struct, frozen=True):
         state = self.stored(name, saga_id)
         if state is None or state.purge is not None:
             stored = self.read_only(name, saga_id).entries
-            entries, last = [entry for entry in stored if entry.seq > after][:limit], stored[-1].seq
+            entries = [entry for entry in stored if entry.seq > after][:limit]
+            last = stored[-1].seq
         else:
-            entries, last = self.journal.history(saga_id, after=after, up_to=state.seq, limit=limit), state.seq
-        more, texts = bool(entries) and entries[-1].seq < last, Texts(self.registry.redaction(name))
+            entries = self.journal.history(saga_id, after=after, up_to=state.seq, limit=limit)
+            last = state.seq
+        more = bool(entries) and entries[-1].seq < last
+        texts = Texts(self.registry.redaction(name))
         return [audit_view(texts.entry(entry)) for entry in entries], entries[-1].seq if more else None
 
     def list(
@@ -330,7 +370,8 @@ class Reader(Struct, frozen=True):
             states, cursor = self._by_values(names, values, limit, cursor, within)
         elif status in ENDED:
             page = self.listing.by_end(names, str(status), limit, cursor, within)
-            states, cursor = self.control.readable(page.saga_ids), page.cursor
+            states = self.control.readable(page.saga_ids)
+            cursor = page.cursor
         else:
             states, cursor = self._in_flight(names, status, limit, cursor, within)
         summaries = self._summaries([state for state in states if status in (None, state.status.value)])
@@ -365,7 +406,8 @@ class Reader(Struct, frozen=True):
         if status is None or len(ids) >= _MOST_IN_FLIGHT:
             page = self.listing.by_name(names, limit, cursor, within)
             return self.control.readable(page.saga_ids), page.cursor
-        start, (first, last) = IndexPosition.parse(cursor) if cursor is not None else None, within.bounds()
+        start = IndexPosition.parse(cursor) if cursor is not None else None
+        first, last = within.bounds()
         matches = list[tuple[IndexPosition, SagaState]]()
         for state in self.control.readable(builtins.list(dict.fromkeys(ids))):
             position = IndexPosition(iso(state.created_at), state.saga_id)
@@ -404,7 +446,8 @@ class Reader(Struct, frozen=True):
         """
         names = [saga.definition.name for saga in self.registry]
         digits = prefix.replace("-", "")[:12]
-        first, last = int(digits.ljust(12, "0"), 16) / 1000, int(digits.ljust(12, "f"), 16) / 1000
+        first = int(digits.ljust(12, "0"), 16) / 1000
+        last = int(digits.ljust(12, "f"), 16) / 1000
         pages = [self.listing.by_name(names, _MOST_BY_PREFIX, None)]
         if first < _LATEST:
             span = TimeRange(first, min(last, _LATEST) + 1)
@@ -426,18 +469,19 @@ class Reader(Struct, frozen=True):
         incidents = builtins.list[IncidentView]()
         for group in sorted(found[:_MOST_INCIDENTS], key=lambda group: group.first):
             of_type, step, code, error_type = group.kind
-            incidents.append(
-                {
-                    "type": of_type,
-                    "step": step,
-                    "code": code,
-                    "error_type": error_type or None,
-                    "count": group.count,
-                    "at_least": group.count == _MOST_OF_ONE,
-                    "first_seen": group.first,
-                    "last_seen": group.last,
-                }
-            )
+            incident: IncidentView = {
+                "type": of_type,
+                "step": step,
+                "code": code,
+                "error_type": error_type or None,
+                "count": group.count,
+                "at_least": group.count == _MOST_OF_ONE,
+                "first_seen": group.first,
+                "last_seen": group.last,
+            }
+            if code == AttentionCode.DOES_NOT_FIT:
+                incident["until"] = iso(epoch(group.first) + self.registry.settle)
+            incidents.append(incident)
         return {"incidents": incidents, "at_least": len(found) > _MOST_INCIDENTS}
 
     def attention(self, name: str | None, limit: int, cursor: str | None, *wrong: str) -> Page:
@@ -446,7 +490,11 @@ class Reader(Struct, frozen=True):
         kind = () if name is None else (name, *wrong)
         page = self.listing.attention(limit, cursor, kind)
         # The index may be behind, and who acts on an incident acts on no saga that has another problem by now.
-        needy = [state for state in self.control.readable(page.saga_ids) if needs_attention(state) or unread_of(state)]
+        needy = [
+            state
+            for state in self.control.readable(page.saga_ids)
+            if needs_attention(state) or unread_of(state) or self._release(state)
+        ]
         beginning = key_before(kind)
         alike = [state for state in needy if Incident.of(state).key.startswith(beginning)]
         return {"sagas": self._summaries(alike), "cursor": page.cursor}

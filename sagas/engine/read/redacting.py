@@ -15,7 +15,7 @@ from sagas.core.events import CODE_GONE, FACTS, HUNG, LOST, Failure
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.read.answers import LeftOutView, SagaView
 from sagas.errors import TypeChanged
-from sagas.paths import Place
+from sagas.paths import Place, parse_path
 from sagas.spellings import Secrets
 from sagas.store.journal.entries import RESULTS, Entry
 
@@ -31,6 +31,23 @@ def hidden_by_source(entries: Iterable[Entry]) -> dict[str, list[Place]]:
         if entry.hidden:
             hidden.setdefault(entry.step or REQUEST, []).extend(entry.hidden)
     return hidden
+
+
+def start_shown(details: Mapping[str, Any], redaction: Redaction) -> Mapping[str, Any]:
+    """Return the details of a first entry, without the label if the deployed type hides a search key of the saga."""
+    paths: Iterable[str] = details.get("found_by", {}).values()
+    if any(redaction.hides(REQUEST, parse_path(path)) for path in paths):
+        return {name: value for name, value in details.items() if name != "label"}
+    return details
+
+
+def without_labels(view: SagaView) -> SagaView:
+    """Return a saga without what its request and its key would tell callers that may not read sagas."""
+    view.update(label=None, key=None)
+    for step in view["steps"]:
+        for failure in step["children"]["failures"] if "children" in step else ():
+            failure["label"] = None
+    return view
 
 
 class Texts(Struct, frozen=True, dict=True):
@@ -67,6 +84,8 @@ class Texts(Struct, frozen=True, dict=True):
     def entry(self, entry: Entry) -> Entry:
         """Return an entry with the texts that may be shown."""
         details = entry.details
+        if entry.seq == 1:
+            return replace(entry, details=dict(start_shown(details, self.redaction)))
         error: Mapping[str, Any] = details.get("error") or {}
         if not _by_code(entry, error):
             return entry
@@ -117,7 +136,8 @@ def redacted(
     Two sources say what is hidden: a value's entry, for the code that wrote it, and the deployed type. ``purged``: for
     a purged saga, ``request`` and the steps whose values had hidden parts.
     """
-    stored, places = hidden_by_source(entries), list[str]()
+    stored = hidden_by_source(entries)
+    places = list[str]()
     if not (stored or redaction.hidden or purged):
         return view
 

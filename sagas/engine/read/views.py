@@ -12,6 +12,7 @@ from sagas.core.gates import Pause, Scope
 from sagas.core.rules import (
     Plan,
     attention_code,
+    error_in_trouble,
     forward,
     misfit,
     needs_attention,
@@ -20,7 +21,7 @@ from sagas.core.rules import (
     unread_of,
 )
 from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatus, Unread
-from sagas.core.text import epoch, iso
+from sagas.core.text import epoch, iso, moment
 from sagas.engine.clock import claimed_at
 from sagas.engine.read.answers import (
     AttentionView,
@@ -75,8 +76,20 @@ def _error_at(entry: Entry | None, longest: int | None) -> SagaErrorView | None:
     return {"step": entry.step, "type": error["type"], "message": error["message"][:longest]}
 
 
-def _attention(state: SagaState, entries: Mapping[int, Entry]) -> AttentionView | None:
-    """Return why a saga needs an operator, since when, and its error; ``None`` if it needs no operator."""
+def _attention(state: SagaState, entries: Mapping[int, Entry], release: WaitingView | None) -> AttentionView | None:
+    """Return why a saga is on the attention list, since when, and its error; ``None`` if it is not. ``release``: that
+    it is there because it waits for a release."""
+    if release is not None:
+        until = release["until"] or iso(state.settling_since)
+        return {
+            "code": AttentionCode.DOES_NOT_FIT.value,
+            "step": step_in_trouble(state),
+            "error_type": error_in_trouble(state),
+            "reason": f"{release.get('message')}; the saga waits for a release until {moment(until)}",
+            "since": iso(state.settling_since),
+            "error": None,
+            "until": until,
+        }
     unread = unread_of(state)
     if not needs_attention(state) and unread is None:
         return None
@@ -94,12 +107,21 @@ def _attention(state: SagaState, entries: Mapping[int, Entry]) -> AttentionView 
 
 
 def summary_view(
-    state: SagaState, entries: Mapping[int, Entry], *, paused: bool = False, longest: int | None = _SHORT
+    state: SagaState,
+    start: Mapping[str, Any],
+    entries: Mapping[int, Entry],
+    *,
+    paused: bool = False,
+    release: WaitingView | None = None,
+    longest: int | None = _SHORT,
 ) -> Summary:
-    """Return a saga as lists show it."""
+    """Return a saga as lists show it. ``start``: the details of its first entry that may be shown. ``release``: that
+    the saga is on the attention list because it waits for a release."""
     summary: Summary = {
         "saga_id": state.saga_id,
         "type": state.saga,
+        "label": start.get("label"),
+        "key": start.get("key"),
         "version": state.version,
         "status": state.status.value,
         "seq": state.seq,
@@ -108,7 +130,7 @@ def summary_view(
         "cancel_requested_at": _when(state.cancel.at),
         "paused": paused,
         "error": _saga_error(state, entries, longest),
-        "attention": _attention(state, entries),
+        "attention": _attention(state, entries, release),
         "created_at": iso(state.created_at),
         "updated_at": iso(state.updated_at),
         "ended_at": _when(state.ended_at),
@@ -125,7 +147,8 @@ def summary_view(
     if state.past_pivot and (forward(state) or state.status in (SagaStatus.DEAD_LETTERED, SagaStatus.COMPLETED)):
         summary["past_pivot"] = state.past_pivot
     if state.lease is not None and state.purge is None:  # a purge keeps the lease for good
-        claimed, expires = _when(claimed_at(state.lease.owner)), iso(state.lease.expires_at)
+        claimed = _when(claimed_at(state.lease.owner))
+        expires = iso(state.lease.expires_at)
         summary["lease"] = {"claimed_at": claimed, "expires_at": expires, "heartbeat_at": None}
     return summary
 
@@ -299,12 +322,17 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
     return view
 
 
-def saga_view(state: SagaState, entries: Sequence[Entry], *, paused: bool = False) -> SagaView:
-    """Return a saga with its steps."""
+def saga_view(
+    state: SagaState, entries: Sequence[Entry], *, paused: bool = False, release: WaitingView | None = None
+) -> SagaView:
+    """Return a saga with its steps. ``release``: as for :func:`summary_view`."""
     by_seq = {entry.seq: entry for entry in entries}
-    settled, progress, step = by_seq.get(state.resolution_seq), state.progress, state.current
+    settled = by_seq.get(state.resolution_seq)
+    progress = state.progress
+    step = state.current
+    start = by_seq[1].details if 1 in by_seq else {}
     view: SagaView = {
-        **summary_view(state, by_seq, paused=paused, longest=None),
+        **summary_view(state, start, by_seq, paused=paused, release=release, longest=None),
         "request": _payload(by_seq.get(1)),
         "steps": [_step_view(state, index, entries) for index in range(len(state.steps))],
         "progress": None,
@@ -318,7 +346,8 @@ def saga_view(state: SagaState, entries: Sequence[Entry], *, paused: bool = Fals
     if state.status is SagaStatus.COMPLETED:
         view["result"] = view["steps"][state.steps.index(state.result_step)]["result"]
     if progress is not None and step is not None:
-        message, at = progress.message, iso(progress.at)
+        message = progress.message
+        at = iso(progress.at)
         view["progress"] = {"step": step.name, "fraction": progress.fraction, "message": message, "at": at}
     if settled is not None:
         resolved = [entry for entry in entries if entry.action == "SagaResolved"]  # the last one may correct others
@@ -368,17 +397,21 @@ def _waiting_view(state: SagaState, *, paused: bool) -> WaitingView | None:
 
 def release_view(state: SagaState, plan: Plan) -> WaitingView | None:
     """Return what a saga waits for if the deployed code does not fit its next step."""
-    step, since = state.current, state.settling_since
+    step = state.current
+    since = state.settling_since
     if step is None or state.lease is not None:
         return None
-    failure, until = misfit(plan, state, since or state.updated_at), since and since + plan.settle
+    failure = misfit(plan, state, since or state.updated_at)
+    until = since and since + plan.settle
     if since and state.waiting_for == "signal":  # while its step is not deployed, nobody can send the signal
         own = plan.steps[state.cursor].forward
-        failure, until = own if isinstance(own, Failure) else None, max(until, state.not_before)
+        failure = own if isinstance(own, Failure) else None
+        until = max(until, state.not_before)
     message = state.unreadable if since else ""
     if failure is not None:
         kind = "" if failure.code_missing else f" as {KINDS[step.waits_for]}"
-        message = f"the {'undo' if state.undoing else 'code'} of step {step.name} is not deployed here{kind}"
+        code = "undo" if state.undoing else "code"
+        message = f"the {code} of step {step.name} of release {state.version} is not deployed here{kind}"
     return {"kind": "release", "until": _when(until), "step": step.name, "message": message} if message else None
 
 
@@ -392,7 +425,8 @@ def read_only_view(
     """Return a saga that can only be read."""
     view = saga_view(state, entries)
     if purge is not None:
-        view["purged_at"], view["purge_reason"] = iso(purge.at), purge.reason
+        view["purged_at"] = iso(purge.at)
+        view["purge_reason"] = purge.reason
         view["objects"] = [{"bucket": bucket, "key": key} for bucket, key in objects]
         view["more_objects"] = more_objects
     return view
@@ -408,7 +442,8 @@ _WRONG_TEXTS = {
 
 def verification_view(saga_id: str, verified: Verified) -> VerificationView:
     """Return the result of verifying a saga's audit trail."""
-    finding, bad = verified.finding, verified.finding.bad
+    finding = verified.finding
+    bad = verified.finding.bad
     view: VerificationView = {
         "saga_id": saga_id,
         "verified": bad is None,

@@ -1,4 +1,4 @@
-"""Search keys: values of a request by which sagas can be found."""
+"""Search keys: values of a request by which sagas can be found, and by which people recognize them in lists."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from sagas.authoring.definition.definition import SagaDefinition
 from sagas.authoring.redaction import REQUEST
 from sagas.engine.registry import SagaType
 from sagas.errors import TypeChanged
+from sagas.paths import path_text
+from sagas.store.index.search_keys import LONGEST
 from sagas.store.journal.entries import Entry
+
+_LONGEST_LABEL = 100
+"""Maximum characters of a label."""
 
 
 def values_of(saga_type: SagaType, request: Any) -> dict[str, str]:
@@ -29,9 +34,24 @@ def _values(definition: SagaDefinition, request: object) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def named(values: Mapping[str, str]) -> dict[str, Any]:
-    """Return the first entry's details about search keys: their names, which a purge needs to find the items."""
-    return {"found_by": sorted(values)} if values else {}
+def named(definition: SagaDefinition, values: Mapping[str, str]) -> dict[str, Any]:
+    """Return the first entry's details about search keys: their names and paths, and the label made of them.
+
+    A purge needs the names to find the items. A reader needs the paths to know whether the label may still be shown.
+    """
+    if not values:
+        return {}
+    paths = {key.name: path_text(key.path) for key in definition.find_by if key.name in values}
+    label = label_of(values)
+    return {"found_by": paths} | ({"label": label} if label else {})
+
+
+def label_of(values: Mapping[str, str]) -> str:
+    """Return what a saga is about, in at most 100 characters, like ``order o-17 · customer c-5``. Values of more than
+    128 bytes are left out."""
+    short = {name: value for name, value in values.items() if len(value.encode(errors="surrogatepass")) <= LONGEST}
+    label = " · ".join(f"{name} {value}" for name, value in short.items())
+    return label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…"
 
 
 def search_keys_of(saga_type: SagaType, entry: Entry) -> dict[str, str]:

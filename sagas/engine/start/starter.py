@@ -34,6 +34,8 @@ from sagas.store.pauses import Pauses
 from sagas.store.types.streaks import FOREVER
 
 _TRIES = 5
+_KEPT_OF_KEY = 128
+"""So many characters of an idempotency key, which is ASCII, are kept in the first entry, for lists."""
 _SURELY_SENT = 4.0
 """Seconds after which an unclaimed saga may lack its first message. A second message does no harm."""
 
@@ -126,7 +128,8 @@ class Starter:
         if refusal is not None and not self._journal.entries(saga_id, [1]):
             raise refusal
         self._pauses.claim_tables()
-        more = named(values) | trace_details(self._headers)
+        more = named(saga_type.definition, values) | trace_details(self._headers)
+        more |= {"key": key[:_KEPT_OF_KEY]} if key else {}
         blueprint = self._blueprints.name(saga_type.definition)
         entry = first_entry(saga_type, saga_id, request, actor, self._clock, blueprint, more)
         entry = entry if correlation_id is None else replace(entry, correlation_id=correlation_id)
@@ -161,7 +164,8 @@ class Starter:
         if first.tombstone is not None:
             return False
         try:
-            definition, payload = saga_type.definition, self._journal.load(first).payload
+            definition = saga_type.definition
+            payload = self._journal.load(first).payload
             stored = definition.stored(REQUEST, json.loads(payload or "null"))
             return equal(stored, decode(request, definition.request_type))
         except (InvalidRequest, TypeChanged):
@@ -170,7 +174,8 @@ class Starter:
     def _refusal(self, saga_type: SagaType) -> Paused | None:
         """Return why the type does not accept new sagas now; ``None`` if it does."""
         name = saga_type.definition.name
-        scope, pause = Scope(name), self._pauses.get(Scope(name))
+        scope = Scope(name)
+        pause = self._pauses.get(Scope(name))
         if pause.on and not pause.starts:
             what = f"starts of {name} are paused" if pause.starts_only else f"{name} is paused"
             reason = self._pauses.described({scope: pause})[scope].reason
@@ -191,7 +196,8 @@ class Starter:
         """
         if entry.tombstone is not None:
             return Started(entry.tombstone.state, entry, created=False)
-        saga_id, created = entry.saga_id, False
+        saga_id = entry.saga_id
+        created = False
         state = self._control.get(saga_id)
         if state is None and 2 in self._journal.entries(saga_id, [2]):
             # Read the item again, because it may have been created between the two reads.

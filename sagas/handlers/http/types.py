@@ -20,6 +20,7 @@ from sagas.handlers.http.openapi import describe
 from sagas.handlers.tasks.recovering import recover as recover_sagas
 from sagas.handlers.telemetry import telemetry
 from sagas.operations import PauseChange, RecoveryOptions
+from sagas.paths import path_text
 
 
 def type_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
@@ -27,8 +28,10 @@ def type_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]
     registry = engine.registry
 
     def view_of(name: str, pauses: dict[Scope, Pause]) -> TypeView:
-        definition, now = registry.get(name).definition, engine.clock.now()
-        pause, streak = pauses.get(Scope(name), NO_PAUSE), engine.auto_disabler.streak(name, now)
+        definition = registry.get(name).definition
+        now = engine.clock.now()
+        pause = pauses.get(Scope(name), NO_PAUSE)
+        streak = engine.auto_disabler.streak(name, now)
         views = [pause_view(scope, each) for scope, each in pauses.items() if scope.name == name]
         failing = streak.paused_until > now
         if failing:
@@ -45,6 +48,7 @@ def type_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]
             "failures": len(streak.failures),
             "pauses": views,
             "cancellable": definition.cancellable,
+            "find_by": {key.name: path_text(key.path) for key in definition.find_by},
             "request": json_schema(definition.request_type),
             "steps": [_step(step) for step in definition.steps],
         }
@@ -71,7 +75,8 @@ def type_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]
         request = Request(app.current_event.raw_event)
         request.check_query()
         change = read_body(request, PauseChange)
-        step, saga_id = change.step or "", "" if change.saga_id is None else checked_id(change.saga_id)
+        step = change.step or ""
+        saga_id = "" if change.saga_id is None else checked_id(change.saga_id)
         if change.paused or change.active is False:
             kinds = {"starts_only": change.active is False, "starts": change.starts, "undos": change.undos}
             engine.pausing.pause(name, request.actor, change.reason or "", step=step, saga_id=saga_id, **kinds)
@@ -90,7 +95,8 @@ def type_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]
     def openapi() -> Response[str]:
         request = Request(app.current_event.raw_event)
         request.check_query()
-        service, authorizer = os.environ.get("POWERTOOLS_SERVICE_NAME", "Sagas"), os.environ.get("SAGAS_AUTHORIZER", "")
+        service = os.environ.get("POWERTOOLS_SERVICE_NAME", "Sagas")
+        authorizer = os.environ.get("SAGAS_AUTHORIZER", "")
         return answer(200, describe(list(registry), request.base, service, authorizer))
 
     return [list_types, show_type, show_in_flight, change_type, recover, openapi]

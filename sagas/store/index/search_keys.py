@@ -15,8 +15,8 @@ from sagas.core.text import iso
 from sagas.store.control.mapping import Item, attributes_of, shard_of
 from sagas.store.tables import StoreSettings, Tables
 
-_LONGEST = 128
-"""Maximum bytes of a value that is stored as it is. Longer values are stored as a hash."""
+LONGEST = 128
+"""Maximum bytes of a value that is stored as it is. Longer values are stored as a hash, and are in no label."""
 _KIND = "find#"
 """Prefix of the keys of these items. No saga's id has this prefix."""
 
@@ -24,7 +24,7 @@ _KIND = "find#"
 def find_key(saga: str, name: str, value: str) -> str:
     """Return the index key of a type's sagas with a search key, without the shard at its end."""
     raw = value.encode(errors="surrogatepass")
-    return f"{saga}#{name}={value}" if len(raw) <= _LONGEST else f"{saga}#{name}:{hashlib.sha256(raw).hexdigest()}"
+    return f"{saga}#{name}={value}" if len(raw) <= LONGEST else f"{saga}#{name}:{hashlib.sha256(raw).hexdigest()}"
 
 
 def saga_of(item_id: str) -> str:

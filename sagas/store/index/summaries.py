@@ -8,8 +8,9 @@ from msgspec import Struct
 
 from sagas.core.states import SagaStatus
 from sagas.errors import check_format
-from sagas.store.control.mapping import attributes_of, member, number_in, text_in, time_of
+from sagas.store.control.mapping import attributes_of, number_in, text_in, time_of
 from sagas.store.journal.tombstones import Tombstones
+from sagas.store.schema import member
 from sagas.store.tables import StoreSettings, Tables
 
 _ATTRIBUTES = ("saga_id", "format", "saga", "status", "attention", "updated_at", "lost_until", "steps")

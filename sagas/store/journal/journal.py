@@ -27,8 +27,9 @@ from sagas.core.ids import LAST_SEQ
 from sagas.core.text import epoch, iso
 from sagas.errors import FORMAT, Denied, NewerFormat, SagaError, TooLarge, check_format
 from sagas.store.connection import Changed, Fenced, Refused, Withheld
-from sagas.store.control.mapping import Item, attributes_of, number_in, purge_in, state_of, text_in
+from sagas.store.control.mapping import Item, attributes_of, number_in, state_of, text_in
 from sagas.store.journal.entries import ACTIONS, Action, Entry, Tombstone, unpacked_hash
+from sagas.store.schema import PURGE
 from sagas.store.tables import StoreSettings, Tables, is_encrypted, packed, unpacked
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ class Journal:
         if text is not None:
             text = self._payloads.encrypted(entry.saga_id, _place_of(entry), text)
         if text is not None and self._payloads.is_large(text):
-            text, ref = None, self._payloads.put(entry.saga_id, entry.seq, entry.token or entry.salt, text)
+            ref = self._payloads.put(entry.saga_id, entry.seq, entry.token or entry.salt, text)
+            text = None
         item = attributes_of(
             {
                 "saga_id": entry.saga_id,
@@ -299,7 +301,7 @@ def tombstone_in(item: Item) -> Tombstone | None:
     parts = [seals[_SEAL * at : _SEAL * (at + 1)] for at in range(len(actions))]
     objects: list[list[str]] = unpacked(stored["objects"]) if "objects" in stored else []
     return Tombstone(
-        purge_in(stored["purge"]),
+        PURGE.unpacks(stored["purge"]["M"]),
         stored["request_hash"]["S"],
         state_of({name: item[own] for name, own in OF_THE_ENTRY.items()} | stored["saga"]["M"]),
         tuple(

@@ -15,9 +15,10 @@ from msgspec.structs import astuple, replace
 
 from sagas.core.text import iso
 from sagas.store.connection import Refused
-from sagas.store.control.mapping import Item, attributes_of, item_of, purge_item
+from sagas.store.control.mapping import Item, attributes_of, item_of
 from sagas.store.journal.entries import Tombstone, packed_hash
 from sagas.store.journal.journal import OF_THE_ENTRY, Payloads, tombstone_in
+from sagas.store.schema import PURGE
 from sagas.store.tables import StoreSettings, Tables, packed
 
 MOST_ACTIONS = 1_000
@@ -66,7 +67,7 @@ class Tombstones:
         stored["M"]["seals"] = {"B": b"".join(packed_hash(action.seal) for action in actions)}
         if tombstone.link:
             stored["M"]["prev"] = {"B": tombstone.link}
-        stored["M"]["purge"] = purge_item(tombstone.purge)
+        stored["M"]["purge"] = {"M": PURGE.packs(tombstone.purge)}
         stored["M"]["saga"] = {"M": {name: value for name, value in item.items() if name not in _LEFT_OUT}}
         expires = math.ceil(tombstone.purge.at + self._settings.key_retention)
         request: dict[str, Any] = {

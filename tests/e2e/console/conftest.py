@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_playwright
 
+from sagas.client.operate.jobs import JobFolder
 from sagas.console.serving import Serving
 from tests.e2e.console.scene import a_bad_day
 from tests.unit.console.service import FakeService
@@ -87,7 +88,7 @@ class Tab:
         """Wait until the page has asked by itself whether there is news, once more at least: on a busy machine it may
         have asked again before one looks."""
         before = self.rev
-        self._until("that it asks", lambda: self.rev != before)
+        self.until("that it asks", lambda: self.rev != before)
 
     def shows(self, what: Locator) -> None:
         """Wait until news are shown. The page asks less and less often while there are none, so it is asked to."""
@@ -95,10 +96,10 @@ class Tab:
         def shown() -> bool:
             before = self.rev
             self.press("r")
-            self._until("an answer", lambda: self.rev != before)
+            self.until("an answer", lambda: self.rev != before)
             return what.is_visible()
 
-        self._until(f"{what} to be shown", shown)
+        self.until(f"{what} to be shown", shown)
 
     def press(self, *keys: str) -> None:
         """Press keys, as soon as the page that is open hears them."""
@@ -106,7 +107,7 @@ class Tab:
         for key in keys:
             self.page.keyboard.press(key)
 
-    def _until(self, what: str, check: Callable[[], bool]) -> None:
+    def until(self, what: str, check: Callable[[], bool]) -> None:
         end = time.monotonic() + PATIENCE
         while not check():
             assert time.monotonic() < end, f"{what}: not within {PATIENCE} s"
@@ -117,12 +118,12 @@ Open = Callable[..., Tab]
 
 
 @pytest.fixture
-def console(chromium: Browser) -> Generator[Open]:
+def console(chromium: Browser, tmp_path: Path) -> Generator[Open]:
     """Opens a console of a service in memory, in a context of its own."""
     with ExitStack() as ending:
 
         def make(service: FakeService, *, read_only: bool = False, **context: Any) -> Tab:
-            serving = Serving(service, port=0, read_only=read_only)
+            serving = Serving(service, port=0, read_only=read_only, folder=JobFolder(tmp_path / "jobs"))
             ending.enter_context(serving.in_background())
             opened: BrowserContext = chromium.new_context(**context)
             ending.callback(opened.close)

@@ -23,7 +23,7 @@ SAGA = f"/sagas/checkout/{UNDO_FAILED}"
 PAGES = (
     *("/", "/sagas", SAGA, f"/sagas/loan/{WAITING}"),
     *("/letters/create-zip", "/types/loan", "/types/checkout?in_flight=", "/breakers", "/sweeps/checkout"),
-    *("/charts/checkout", "/sagas/all?status=DEAD_LETTERED"),
+    *("/charts/checkout", "/sagas/all?status=DEAD_LETTERED", "/jobs"),
 )
 
 
@@ -182,13 +182,9 @@ def test_one_first_and_then_the_rest_with_stop(
     reason = page.locator("details[open] textarea[name=reason]")
     reason.fill("the topic is back")
     page.get_by_role("button", name="One first").click()
-    tab.shows(page.get_by_text("The job has ended."))
+    tab.shows(page.get_by_text("The first is done."))
     assert len(service.did()) == 1
-    tab.go("/")
-    page.get_by_text("Retry: 24").click()
-    page.get_by_role("radio", name="Retry.").check()
-    page.locator("details[open] textarea[name=reason]").fill("the topic is back")
-    page.get_by_role("button", name="All: 24").click()
+    page.get_by_role("button", name="Go on with the 23").click()
     page.get_by_role("button", name="Stop").click()
     tab.shows(page.get_by_text("Stopped: you stopped it."))
     go_on.set()
@@ -196,8 +192,9 @@ def test_one_first_and_then_the_rest_with_stop(
     counts = [int(one) for one in page.locator(".chips b").all_inner_texts()]
     assert counts[0] == 24 == sum(counts[1:])
     assert 0 < counts[1] < 24
-    page.get_by_role("button", name=f"Go on with the {counts[4]}").click()
-    page.wait_for_url("**/jobs/3")
+    page.get_by_role("button", name=f"Go on with the {counts[4] + counts[5]}").click()
+    tab.shows(page.get_by_text("The job has ended."))
+    assert len(service.did()) == 24
     quiet(tab)
 
 
@@ -224,6 +221,25 @@ def test_while_the_api_is_away_the_page_stays_and_then_recovers(console: Open, s
     tab.refreshed()
     page.locator("#fresh:not(.away)").wait_for()
     assert service.did() == []
+
+
+def test_what_could_not_be_read_is_tried_again_within_ten_seconds(console: Open, service: FakeService) -> None:
+    service.refuses["breakers"] = Unavailable("away", 5)
+    tab = console(service)
+    tab.page.clock.install()
+    page = tab.go("/")
+    page.clock.pause_at(time.time() + 3_600)  # from here on, time moves only by what follows
+    unread = page.get_by_text("Circuit breakers could not be read since")
+    assert unread.is_visible()
+    assert page.get_by_role("heading", name="the undo of capture failed").is_visible()
+    for _ in range(8):  # the page does not change, and asks less and less often
+        before = tab.rev
+        page.clock.run_for(10_000)
+        tab.until("that it asks", lambda before=before: tab.rev != before)
+    service.refuses.clear()
+    page.clock.run_for(10_000)
+    tab.until("an answer", lambda: not unread.is_visible())
+    quiet(tab)
 
 
 def test_what_is_refused_is_told_and_not_taken_for_no_news(console: Open, service: FakeService) -> None:

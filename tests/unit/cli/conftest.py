@@ -44,7 +44,8 @@ PAUSE: dict[str, Any] = {
 }  # fmt: skip
 DEFINITION: dict[str, Any] = {
     "type": "create-zip", "version": "1", "description": "", "active": False, "paused": False, "reason": "closed",
-    "failures": 0, "pauses": [PAUSE | {"starts_only": True, "reason": "closed"}], "cancellable": True, "request": {},
+    "failures": 0, "pauses": [PAUSE | {"starts_only": True, "reason": "closed"}], "cancellable": True, "find_by": {},
+    "request": {},
     "steps": [{"name": "upload"}, {"name": "announce"}],
 }  # fmt: skip
 
@@ -56,6 +57,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[StubApi]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))  # which has the jobs
     with serving() as stub:
         where = {"api_url": stub.url, "region": "us-east-1", "endpoint_url": stub.url, "supervisor": "the-supervisor"}
         (tmp_path / ".sagas").mkdir()

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from tests.unit.cli.conftest import Run
-from tests.unit.client.stub import SAGA_ID, SEQ, StubApi, a_saga, an_error, attention
+from tests.unit.client.stub import BEGAN, SAGA_ID, SEQ, StubApi, a_saga, an_error, attention
 
 OTHER = SAGA_ID[:-1] + "0"
 
@@ -20,17 +26,22 @@ def dead(saga_id: str = SAGA_ID) -> dict[str, Any]:
     return a_saga("DEAD_LETTERED", saga_id=saga_id, error=error, attention=attention("exhausted", error))
 
 
-def head_of(action: str, *saga_ids: str) -> dict[str, Any]:
-    """Return the first line of a file of outcomes."""
-    return {"job": "j1", "action": action, "type": "create-zip", "reason": "", "chosen": dict.fromkeys(saga_ids, SEQ)}
+def written(home: Path, job: str = "j1", action: str = "retry", **fields: Any) -> Path:
+    """Write the file of a job, and return its path."""
+    selection = {"type": "create-zip", "needing": True, "as_of": BEGAN}
+    record = {"job": job, "service": str(home), "action": action, "selection": selection, "reason": "fixed"}
+    path = home / "home" / ".sagas" / "jobs" / f"{job}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({**record, "began_at": BEGAN, "written_at": BEGAN, **fields}))
+    return path
 
 
 def page(*sagas: dict[str, Any]) -> dict[str, Any]:
     return {"sagas": list(sagas), "cursor": None}
 
 
-def test_all_that_match_are_retried(api: StubApi, run: Run) -> None:
-    api.will(200, page(dead(), dead(OTHER))).will(200, page()).will(200, page())
+def test_all_that_match_are_retried(api: StubApi, run: Run, tmp_path: Path) -> None:
+    api.will(200, page(dead(), dead(OTHER)))
     api.will(202, dead()).will(409, an_error("conflict", "it is over"))
     result = run(
         "retry",
@@ -48,10 +59,54 @@ def test_all_that_match_are_retried(api: StubApi, run: Run) -> None:
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     assert (told["chosen"], told["done"], told["refused"], told["failed"], told["remaining"]) == (2, 1, 1, 0, 0)
+    assert api.asked[0].path == "/v1/attention?type=create-zip&limit=100"
     bodies = [one.body for one in api.asked if one.method == "POST"]
     assert bodies == [{"reason": f"bulk {told['job']}: fixed", "seq": SEQ}] * 2
-    lines = Path(told["outcomes"]).read_text().splitlines()
-    assert [json.loads(line).get("outcome") for line in lines] == [None, "done", "refused"]
+    (path,) = (tmp_path / "home" / ".sagas" / "jobs").iterdir()
+    assert path.name == f"{told['job']}.json"
+    assert SAGA_ID not in path.read_text()
+
+
+def test_the_commands_that_attention_prints_act_on_that_incident_alone(api: StubApi, run: Run) -> None:
+    seen = {"first_seen": BEGAN, "last_seen": BEGAN, "at_least": False}
+    hostile = "It's $(reboot)\x1b[2J"
+    down = {"type": "create-zip", "step": "check", "code": "exhausted", "error_type": "Down", "count": 320, **seen}
+    undo = {**down, "code": "undo_failed", "error_type": hostile, "count": 1}
+    api.will(200, {"incidents": [down, undo, {**down, "code": "failed", "error_type": None}], "at_least": False})
+    said = run("attention", "create-zip").stdout
+    assert "\x1b" not in said
+    commands = [line for line in said.splitlines() if line.startswith("sagas ")]
+    shell = subprocess.run(
+        ["bash", "-c", 'for c; do eval "set -- $c"; printf \'%s\\0\' "$#" "$@"; done', "-", *commands],
+        capture_output=True,
+        check=True,
+    )
+    words, given = iter(shell.stdout.decode().split("\0")), list[list[str]]()
+    while count := next(words):
+        given.append([next(words) for _ in range(int(count))])
+    assert [arguments[1] for arguments in given] == ["retry", "retry", "compensate"]
+    for arguments, error in zip(given, ("Down", hostile, ""), strict=True):
+        api.answers.clear()
+        api.will(200, page(dead())).will(202, dead())
+        options = "--yes", *(["--reason", "n"] if arguments[1] == "compensate" else [])
+        words_of = [word for word in arguments[1:] if word not in ("--reason", "...")]
+        result = run(*words_of, *options)
+        assert result.exit_code == 0, result.output
+        query = parse_qs(urlsplit(api.asked[-2].path).query, keep_blank_values=True)
+        assert (query["step"], query["error"]) == (["check"], [error])
+        assert "of 1 " in result.stdout
+
+
+def test_no_saga_matches_is_said_before_a_reason_is_asked_for(api: StubApi, run: Run) -> None:
+    api.will(200, page())
+    result = run("resolve", "create-zip", "--all", "--step", "check", "--code", "failed")
+    assert (result.exit_code, result.stdout) == (0, "No saga matches.\n")
+    api.answers.clear()
+    api.will(200, page(dead()))
+    result = run("resolve", "create-zip", "--all")
+    assert result.exit_code == 2
+    assert "Missing option '--reason'." in result.stderr
+    assert {one.method for one in api.asked} == {"GET"}
 
 
 def test_a_dry_run_does_nothing(api: StubApi, run: Run) -> None:
@@ -71,7 +126,7 @@ def test_a_status_is_taken_in_any_case(api: StubApi, run: Run) -> None:
 
 
 def test_it_asks_first(api: StubApi, run: Run) -> None:
-    api.will(200, page(dead())).will(200, page()).will(200, page())
+    api.will(200, page(dead()))
     result = run("retry", "create-zip", "--all", text="n\n")
     assert result.exit_code == 1
     assert {one.method for one in api.asked} == {"GET"}
@@ -82,12 +137,13 @@ def test_it_asks_first(api: StubApi, run: Run) -> None:
     [
         ["retry", "--all"],
         ["cancel", "--all", "--yes"],
-        ["resolve", "create-zip", "--all", "--yes"],
+        ["retry", "create-zip", "--all", "--code", "failed"],
+        ["retry", "create-zip", SAGA_ID, "--job", "j1"],
+        ["retry", "create-zip", "--all", "--job", "../j1"],
         ["retry", "create-zip", SAGA_ID, "--status", "FAILED"],
         ["cancel", "create-zip", SAGA_ID, "--find", "customer=c"],
         ["cancel", "create-zip", "--all", "--find", "customer"],
         ["retry", "create-zip", SAGA_ID, "--all"],
-        ["compensate", "create-zip", "--all", "--yes"],
         ["rerun", "create-zip"],
         ["compensate"],
         ["resolve", "create-zip", SAGA_ID],
@@ -107,14 +163,13 @@ def test_what_is_for_one_or_for_many_says_so(run: Run) -> None:
     for arguments, problem in (
         (["retry", "create-zip", "--all", "--watch"], "--watch: cannot be used with --all"),
         (["retry", SAGA_ID, "--one-first"], "--one-first: cannot be used without --all"),
-        (["compensate", "create-zip", "--all"], "Missing option '--reason'."),
         (["retry", "create-zip", SAGA_ID, "--all"], "--all: needs TYPE, and takes no id"),
     ):
         assert problem in " ".join(run(*arguments).stderr.replace("│", " ").split())
 
 
 def test_one_first_that_fails_again_is_the_last(api: StubApi, run: Run) -> None:
-    api.will(200, page(dead(), dead(OTHER))).will(200, page()).will(200, page())
+    api.will(200, page(dead(), dead(OTHER)))
     api.will(202, dead()).will(200, dead())
     result = run("retry", "create-zip", "--all", "--one-first", "--yes")
     assert result.exit_code == 1
@@ -123,31 +178,129 @@ def test_one_first_that_fails_again_is_the_last(api: StubApi, run: Run) -> None:
     assert len([one for one in api.asked if one.method == "POST"]) == 1
 
 
-def test_a_job_is_gone_on_with(api: StubApi, run: Run, tmp_path: Path) -> None:
-    head = head_of("retry", SAGA_ID, OTHER) | {"reason": "fixed"}
-    done = {"saga_id": SAGA_ID, "outcome": "done", "message": "", "new": "", "at": ""}
-    (tmp_path / "job.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(done)}\n")
-    api.will(202, dead(OTHER))
-    result = run("retry", "--all", "--outcomes", "job.jsonl", "--yes")
-    assert result.exit_code == 0
-    assert "Retried 2 sagas of 2 (bulk j1)." in result.stdout
-    (one,) = api.asked
-    assert one.path == f"/v1/sagas/create-zip/{OTHER}/retry"
-    assert run("cancel", "--all", "--outcomes", "job.jsonl", "--yes").exit_code == 1
-
-
-def test_one_first_of_a_job_that_is_gone_on_with_is_the_first_that_is_left(
-    api: StubApi, run: Run, tmp_path: Path
-) -> None:
-    last = SAGA_ID[:-1] + "2"
-    head = head_of("retry", SAGA_ID, OTHER, last)
-    gone = {"saga_id": SAGA_ID, "outcome": "refused", "message": "it is over", "new": "", "at": ""}
-    (tmp_path / "job.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(gone)}\n")
-    api.will(202, dead(OTHER)).will(200, a_saga("COMPLETED", saga_id=OTHER)).will(202, dead(last))
-    result = run("retry", "--all", "--outcomes", "job.jsonl", "--one-first", "--yes")
+def test_a_job_is_run_again(api: StubApi, run: Run, tmp_path: Path) -> None:
+    written(tmp_path)
+    newer = dead(SAGA_ID[:-1] + "2")
+    newer["attention"]["since"] = "2026-11-21T10:00:00.000Z"
+    api.will(200, page(dead(OTHER), newer)).will(202, dead(OTHER))
+    result = run("retry", "--all", "--job", "j1", "--yes")
     assert result.exit_code == 0, result.output
-    assert f"First saga, {OTHER}: COMPLETED" in result.stdout
-    assert "Retried 2 sagas of 3, 1 refused (bulk j1)." in result.stdout
+    assert "Retried 1 saga of 1 (bulk j1)." in result.stdout
+    assert [one.path for one in api.asked] == [
+        "/v1/attention?type=create-zip&limit=100",
+        f"/v1/sagas/create-zip/{OTHER}/retry",
+    ]
+    assert api.asked[1].body == {"reason": "bulk j1: fixed", "seq": SEQ}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fields", "problem"),
+    [
+        (["cancel"], {}, "job j1 is another one: retry of create-zip"),
+        (["retry", "loan"], {}, "job j1 is another one: retry of create-zip"),
+        (["retry", "--status", "FAILED"], {}, "job j1 has another filter"),
+        (["retry", "--reason", "other"], {}, "job j1 has another reason or other options"),
+        (["retry"], {"service": "shop in x"}, "job j1 is for the service shop in x, not "),
+        (["retry"], {"left_out": ["find"]}, "pass the same --find again"),
+        (["retry"], {"left_out": ["picked"]}, "which sagas job j1 was for is not kept"),
+    ],
+)
+def test_a_job_is_not_taken_for_another(
+    api: StubApi, run: Run, tmp_path: Path, arguments: list[str], fields: dict[str, Any], problem: str
+) -> None:
+    written(tmp_path, **fields)
+    result = run(*arguments, "--all", "--job", "j1", "--yes")
+    assert result.exit_code == 1
+    assert problem in result.stderr
+    assert api.asked == []
+
+
+def test_search_keys_that_a_job_does_not_keep_are_passed_again(api: StubApi, run: Run, tmp_path: Path) -> None:
+    written(tmp_path, left_out=["find"])
+    api.will(200, page(dead())).will(202, dead())
+    result = run("retry", "--all", "--job", "j1", "--find", "order=o-17", "--yes")
+    assert result.exit_code == 0, result.output
+    assert api.asked[0].path == "/v1/sagas?order=o-17&type=create-zip&limit=100"
+
+
+def test_a_command_may_be_repeated_with_the_name_of_its_job(api: StubApi, run: Run) -> None:
+    for _ in range(2):
+        api.answers.clear()
+        failed = a_saga("FAILED", ended_at=BEGAN, request={}, correlation_id="c")
+        api.will(200, page(failed)).will(200, failed).will(202, a_saga(saga_id=OTHER))
+        result = run("rerun", "create-zip", "--all", "--status", "FAILED", "--job", "night", "--since", "12d", "--yes")
+        assert result.exit_code == 0, result.output
+        assert "Reran 1 saga of 1 (bulk night)." in result.stdout
+    keys = [one.headers["Idempotency-Key"] for one in api.asked if one.method == "POST"]
+    assert keys == [f"bulk night {SAGA_ID}"] * 2
+
+
+def test_a_job_that_stops_says_why_and_how_to_go_on(api: StubApi, run: Run) -> None:
+    api.will(200, page(*(dead(f"{SAGA_ID[:-1]}{number}") for number in range(7))))
+    api.will(403, {"Message": "ann is not authorized to perform: execute-api:Invoke on x"})
+    result = run("retry", "create-zip", "--all", "--yes", "--job", "j7")
+    assert result.exit_code == 1
+    said = result.stdout.splitlines()
+    assert said[0] == "Retried 0 sagas of 7, 5 failed, 2 remaining (bulk j7)."
+    assert said[1].startswith("Stopped: 5 failures in a row; the last: the API refused the call (403): ann is not")
+    assert said[1].endswith("this call needs the right 'operate'.")
+    assert said[2] == "Continue with `sagas retry --all --job j7`."
+
+
+@pytest.mark.slow
+def test_a_job_that_is_killed_goes_on_and_acts_on_nothing_twice(
+    api: StubApi, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sagas = {f"{SAGA_ID[:-2]}{number:02x}": dead(f"{SAGA_ID[:-2]}{number:02x}") for number in range(120)}
+    requests, retried, lock = iter(api.asked), list[str](), threading.Lock()
+
+    def answer() -> Any:
+        """Answer as a service does: what was retried needs no operator any more."""
+        with lock:
+            request = next(requests)
+            if request.method == "GET":
+                return 200, page(*(each for saga_id, each in sagas.items() if saga_id not in retried)), {}
+            retried.append(request.path.split("/")[-2])
+            return 202, dead(), {}
+
+    monkeypatch.setattr(api, "next", answer)
+    program = "from sagas.cli.main import main; main()"
+    command = [sys.executable, "-c", program, "retry", "create-zip", "--all", "--yes", "--job", "j1", "--rate", "40"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "HOME": str(tmp_path / "home")}
+    with subprocess.Popen(command, env=environment, cwd=tmp_path) as process:
+        end = time.monotonic() + 60
+        while len(retried) < 20:
+            assert time.monotonic() < end, "it does not begin"
+            time.sleep(0.01)
+        process.kill()
+    assert 20 <= len(retried) < 120
+    (told,) = json.loads(run("jobs", "--json").stdout)["jobs"]
+    assert told.get("ended", False) is False
+    result = run("retry", "--all", "--job", "j1", "--yes", "--rate", "1000")
+    assert result.exit_code == 0, result.output
+    assert sorted(retried) == sorted(sagas)
+    assert {each.body["reason"].rstrip(": ") for each in api.asked if each.method == "POST"} == {"bulk j1"}
+
+
+def test_jobs_are_listed(api: StubApi, run: Run, tmp_path: Path) -> None:
+    assert "No jobs yet" in run("jobs").stdout
+    counts = {"chosen": 7, "done": 2, "already": 0, "refused": 0, "failed": 5}
+    written(tmp_path, "j2", counts=counts, stopped="5 failures in a row", ended=True, reason="a\x1b[2Jb")
+    written(tmp_path, "j1", "rerun", counts={"chosen": 2, "done": 2}, ended=True)
+    written(tmp_path, "j0", counts={"chosen": 9, "done": 1})
+    (tmp_path / "home" / ".sagas" / "jobs" / "bad.json").write_text("{}")
+    result = run("jobs")
+    lines = {line.split()[0]: line for line in result.stdout.splitlines()}
+    assert "2 done, 5 failed of 7" in lines["j2"]
+    assert "stopped: 5 failures in a row" in lines["j2"]
+    assert "\x1b" not in result.stdout
+    assert "ended" in lines["j1"]
+    assert "not ended" in lines["j0"]
+    assert "bad.json is not the file of a job; delete it" in result.stderr
+    listed = {one["job"]: one for one in json.loads(run("jobs", "--json").stdout)["jobs"]}
+    assert {name: one["unfinished"] for name, one in listed.items()} == {"j2": True, "j1": False, "j0": True}
+    assert listed["j2"]["selection"] == {"type": "create-zip", "needing": True, "as_of": BEGAN}
+    assert api.asked == []
 
 
 def test_a_reason_that_is_too_long_is_wrong_usage(api: StubApi, run: Run) -> None:
@@ -158,40 +311,30 @@ def test_a_reason_that_is_too_long_is_wrong_usage(api: StubApi, run: Run) -> Non
     assert "reason: longer than 485 characters" in re.sub(r"[\s│]+", " ", result.output)
 
 
-def test_outcomes_that_cannot_be_written_are_told_before_anything_is_done(api: StubApi, run: Run) -> None:
+def test_a_file_that_cannot_be_written_is_told_before_anything_is_done(api: StubApi, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("in the way")
     api.will(200, page(dead()))
-    chosen = "create-zip", "--all", "--status", "DEAD_LETTERED"
-    result = run("cancel", *chosen, "--yes", "--outcomes", "nowhere/job.jsonl")
+    result = run("cancel", "create-zip", "--all", "--status", "DEAD_LETTERED", "--yes")
     assert result.exit_code == 1
-    assert "job.jsonl cannot be written (No such file or directory); no call was made" in result.output
+    assert "cannot be written (Not a directory)" in result.output
     assert {one.method for one in api.asked} == {"GET"}
 
 
-def test_a_dry_run_of_a_job_that_is_gone_on_with_does_nothing(api: StubApi, run: Run, tmp_path: Path) -> None:
-    head = head_of("cancel", SAGA_ID, OTHER)
-    done = {"saga_id": SAGA_ID, "outcome": "done", "message": "", "new": "", "at": ""}
-    (tmp_path / "job.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(done)}\n")
-    arguments = "cancel", "--all", "--outcomes", "job.jsonl", "--dry-run", "--yes"
-    assert "1 of 2 sagas remain." in run(*arguments).stdout
-    assert json.loads(run(*arguments, "--json").stdout)["saga_ids"] == [OTHER]
-    assert api.asked == []
-
-
-def test_options_of_one_are_those_of_each(api: StubApi, run: Run, tmp_path: Path) -> None:
+def test_options_of_one_are_those_of_each(api: StubApi, run: Run) -> None:
     api.will(200, page(a_saga("RUNNING"))).will(200, page()).will(200, page()).will(200, page())
     api.will(202, a_saga("RUNNING"))
-    arguments = "create-zip", "--all", "--yes", "--outcomes"
-    assert run("cancel", *arguments, "c.jsonl", "--force").exit_code == 0
+    arguments = "create-zip", "--all", "--yes"
+    assert run("cancel", *arguments, "--force").exit_code == 0
     assert "force=true" in api.asked[-1].path
     api.answers.clear()
     api.will(200, page(a_saga("COMPLETED"))).will(202, a_saga("COMPENSATING"))
     undo = "--status", "COMPLETED", "--force", "--reason", "a mistake"
-    assert run("compensate", *arguments, "u.jsonl", *undo).exit_code == 0
+    assert run("compensate", *arguments, *undo).exit_code == 0
     assert api.asked[-1].body["force"] is True
     api.answers.clear()
     api.will(200, page(dead())).will(200, dead())
-    by_hand = "--reason", "paid back by hand", "--action", "paid back", "--step", "pay"
-    assert run("resolve", *arguments, "r.jsonl", *by_hand).exit_code == 0
+    by_hand = "--reason", "paid back by hand", "--action", "paid back", "--undone", "pay"
+    assert run("resolve", *arguments, *by_hand).exit_code == 0
     assert (api.asked[-1].body["action"], api.asked[-1].body["steps"]) == ("paid back", ["pay"])
 
 
@@ -242,6 +385,35 @@ def test_lists_by_key(api: StubApi, run: Run) -> None:
     api.will(200, page(a_saga()))
     run("list", "create-zip", "--idempotency-key", "order 1")
     assert api.asked[0].path == "/v1/sagas?type=create-zip&idempotency_key=order%201"
+
+
+def test_lists_name_sagas_by_label_and_key_before_the_id(
+    api: StubApi, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = {"label": "order o-17\x1b[31m · customer c-5", "key": "pay-17\n"}
+    api.will(200, page(a_saga(**about), a_saga(saga_id=SAGA_ID[:-1] + "0")))
+    head, first, second = run("list", "create-zip").stdout.splitlines()
+    assert head.split()[:4] == ["label", "key", "id", "type"]
+    assert first.startswith(f"order o-17 [31m · customer c-5  pay-17  {SAGA_ID}")
+    assert second.split()[0] == SAGA_ID[:-1] + "0"
+    api.answers.clear()
+    api.will(200, page(a_saga()))
+    assert run("list", "create-zip").stdout.split()[:2] == ["id", "type"]
+    api.answers.clear()
+    api.will(200, page(a_saga(**about)))
+    listed = json.loads(run("list", "create-zip", "--json").stdout)["sagas"][0]
+    assert {name: listed[name] for name in about} == about
+    for name, value in (("FORCE_COLOR", "1"), ("COLUMNS", "60")):  # as on a terminal
+        monkeypatch.setenv(name, value)
+    narrow = re.sub("\x1b\\[[0-9;]*m", "", run("list", "create-zip").stdout).splitlines()
+    assert narrow[0].split()[:2] == ["label", "id"], "one of them is enough"
+
+
+def test_a_saga_is_shown_with_label_and_key(api: StubApi, run: Run) -> None:
+    api.will(200, a_saga(label="order o-17\x1b[31m", key="pay-17"))
+    shown = run("show", "create-zip", SAGA_ID).stdout
+    assert f"create-zip order o-17 [31m {SAGA_ID} COMPLETED" in shown
+    assert "key pay-17" in shown
 
 
 def test_shows_by_id_alone(api: StubApi, run: Run) -> None:

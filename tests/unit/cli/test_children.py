@@ -33,14 +33,14 @@ def test_lists_the_children_of_a_saga(api: StubApi, run: Run) -> None:
 @pytest.mark.parametrize("status", ["WAITING", "COMPENSATED", "COMPLETED"])
 def test_a_parent_names_its_failed_children_whatever_became_of_it(api: StubApi, run: Run, status: str) -> None:
     error = {"type": "PermanentError", "message": "no\n\x1b[31mparcels"}
-    failure = {"position": 2, "saga_id": CHILD, "status": "COMPENSATED", "error": error}
+    failure = {"position": 2, "saga_id": CHILD, "label": "of c-5\x1b", "status": "COMPENSATED", "error": error}
     counts = {"total": 3, "started": 3, "completed": 2, "failed": 1, "finished": 1.0, "href": ""}
     waits = {"waiting_for": "children", "waits_until": None} if status == "WAITING" else {}
     parts = a_step("parts", status, children=counts | {"failures": [failure]}, **waits)
     early = a_step("later", "PENDING", children=counts | {"total": 0, "failures": []})
     api.will(200, a_saga(status, steps=[parts, early]))
     lines = run("show", "create-zip", SAGA_ID).stdout.splitlines()
-    assert f"parts[2] {CHILD} COMPENSATED: PermanentError: no [31mparcels" in lines
+    assert f"parts[2] of c-5 {CHILD} COMPENSATED: PermanentError: no [31mparcels" in lines
     what = "parts waits for its children" if waits else "The children of parts"
     assert f"{what}: 2 of 3 completed, 1 failed, 100% ended. `sagas list --parent {SAGA_ID}` lists them." in lines
     assert not [line for line in lines if "children of later" in line]

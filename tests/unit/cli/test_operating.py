@@ -28,7 +28,7 @@ class TestOperating:
             (["compensate", "--yes"], "POST", "/compensate", {"reason": ""}),
             (["purge", "--reason", "asked for"], "POST", "/purge", {"reason": "asked for"}),
             (
-                ["resolve", "--reason", "n", "--action", "a", "--step", "s", "--step", "t"],
+                ["resolve", "--reason", "n", "--action", "a", "--undone", "s", "--undone", "t"],
                 "POST",
                 "/resolve",
                 {"reason": "n", "action": "a", "steps": ["s", "t"]},

@@ -16,7 +16,7 @@ from sagas.cli.main import app
 from sagas.cli.project import console
 from sagas.core.text import epoch, iso
 from tests.unit.cli.conftest import DEAD, DEFINITION, ENTRY, PAUSE, Run
-from tests.unit.client.stub import BEGAN, SAGA_ID, StubApi, a_saga, a_step, an_error, an_overview, attention
+from tests.unit.client.stub import BEGAN, SAGA_ID, SEQ, StubApi, a_saga, a_step, an_error, an_overview, attention
 
 
 class TestShow:
@@ -29,8 +29,8 @@ class TestShow:
         assert lines[1].startswith("started 2026-11-21 09:48:50 UTC as version 1, ")
         assert lines[4].split() == ["announce", "FAILED", "4", "NotFound"]
         assert f"create-zip {SAGA_ID}, step announce, attempt 4 failed: NotFound: no [31mtopic" in lines
-        assert f"`sagas retry create-zip {SAGA_ID}`" in lines[6]
-        assert f"`sagas retry create-zip {SAGA_ID}`" in lines[6]
+        assert f"`sagas retry create-zip {SAGA_ID} --seq {SEQ}`" in lines[6]
+        assert f"`sagas retry create-zip {SAGA_ID} --seq {SEQ}`" in lines[6]
         assert lines[7:] == ["request {}", "stack trace of announce, attempt 4, trace id 1-abc", "  Traceback"]
         assert "\x1b" not in result.stdout
 
@@ -218,13 +218,20 @@ class TestLists:
             "at_least": False,
         }
         more = {"code": "failed", "error_type": None, "count": 1_000, "at_least": True}
-        answer = {"incidents": [one | seen, one | seen | more], "at_least": True}
+        until = {"code": "does_not_fit", "error_type": "release 1", "until": "2026-11-21T11:23:00.000Z"}
+        answer = {"incidents": [one | seen, one | seen | more, one | seen | until], "at_least": True}
         api.will(200, answer)
-        head, first, second, _, more = run("attention", "create-zip").stdout.splitlines()
+        head, first, second, third, *commands, _, more = run("attention", "create-zip").stdout.splitlines()
+        assert commands == [
+            "sagas retry create-zip --all --step announce --code exhausted --error ProviderDown",
+            "sagas compensate create-zip --all --step announce --code failed --error '' --reason ...",
+        ]
         assert head.split()[:6] == ["type", "step", "error", "sagas", "since", "last"]
         assert first.split()[:4] == ["create-zip", "announce", "ProviderDown", "741"]
         assert first.endswith("Nothing has been rolled back. Fix the cause, then retry: this step runs again.")
         assert second.split()[:4] == ["create-zip", "announce", "failed", "1,000+"]
+        assert third.split()[:5] == ["create-zip", "announce", "release", "1", "741"]
+        assert third.endswith("before they need you. Until 2026-11-21 11:23:00 UTC.")
         assert more == "There are more incidents than these."
         assert json.loads(run("attention", "create-zip", "--json").stdout) == answer
         api.will(200, answer).will(200, an_overview())
@@ -385,7 +392,7 @@ class TestTerminal:
         assert lines[0].split() == ["type", "step", "error", "sagas", "next"]
         assert lines[1].split() == ["checkout-of-a-basket", "charge-the-card", "ProviderUnavailable", "741", "retry"]
         assert lines[2].split()[-1] == "deploy"
-        assert all(len(line) <= 80 for line in lines)
+        assert all(len(line) <= 80 for line in lines if not line.startswith("sagas "))  # to be copied
 
     def test_wide_has_all(self, api: StubApi, run: Run) -> None:
         api.will(200, {"sagas": [DEAD], "cursor": None})

@@ -206,7 +206,10 @@ class TestWithoutTheService:
     @pytest.mark.parametrize(
         ("message", "todo"),
         [
-            ("ann is not authorized to perform: execute-api:Invoke on x", "grant execute-api:Invoke to this caller"),
+            (
+                "ann is not authorized to perform: execute-api:Invoke on x",
+                "this call needs the right 'read'; grant execute-api:Invoke to this caller",
+            ),
             ("Forbidden", "grant execute-api:Invoke to this caller"),
             ("The security token included in the request is expired", SIGN_IN),
         ],

@@ -120,7 +120,7 @@ class TestWatch:
         assert result.exit_code == 3, result.output
         pages = result.stdout.split("started 2026-11-21")
         assert "RUNNING" in pages[0]
-        assert f"`sagas retry create-zip {SAGA_ID}`" in " ".join(pages[-1].split())
+        assert f"`sagas retry create-zip {SAGA_ID} --seq 9`" in " ".join(pages[-1].split())
 
     def test_progress_is_told_in_lines(self, api: StubApi, run: Run) -> None:
         told = {"step": "check", "fraction": 0.25, "message": "packing \x1b[31m", "at": "2026-11-21T09:48:52.000Z"}

@@ -105,8 +105,8 @@ def test_a_failed_undo_says_what_can_be_done() -> None:
     step = a_step("upload", "COMPENSATION_FAILED", undo_attempts=4, error=ERROR)
     first, last = told("COMPENSATION_FAILED", steps=[step])
     assert first == f"The undo of create-zip {SAGA_ID}, step upload, attempt 4 failed: Timeout: slow"
-    assert f"`sagas retry create-zip {SAGA_ID}`" in last
-    assert "--step" in last
+    assert f"`sagas retry create-zip {SAGA_ID} --seq 9`" in last
+    assert "--undone" in last
 
 
 def test_after_a_retry_the_undo_is_blamed_and_not_its_step() -> None:
@@ -124,7 +124,7 @@ def test_an_undone_step_has_no_error_of_its_undo() -> None:
 
 def test_a_step_in_doubt_is_told() -> None:
     (line,) = told("FAILED", in_doubt=["upload"])[:1]
-    command = f"`sagas resolve create-zip {SAGA_ID} --reason ...`"
+    command = f"`sagas resolve create-zip {SAGA_ID} --seq 9 --reason ...`"
     assert line == f"In doubt: upload may or may not have taken effect. Check, then {command}."
 
 

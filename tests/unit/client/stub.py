@@ -138,7 +138,8 @@ def attention(
 def a_saga(status: str = "COMPLETED", **fields: Any) -> dict[str, Any]:
     """Return a saga as the API shows it."""
     known = {
-        "saga_id": SAGA_ID, "type": "create-zip", "version": "1", "status": status, "seq": SEQ, "in_doubt": [],
+        "saga_id": SAGA_ID, "type": "create-zip", "label": None, "key": None, "version": "1", "status": status,
+        "seq": SEQ, "in_doubt": [],
         "recovery_attempts": 0, "cancel_requested_at": None, "created_at": BEGAN, "updated_at": BEGAN, "ended_at": None,
         "links": {"self": f"/v1/sagas/create-zip/{SAGA_ID}"}, "request": {}, "steps": [a_step("check")], "error": None,
         "attention": None, "progress": None, "breaker": None, "paused": False, "resolution": None,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from sagas.client.read.next_action import Do, needed, next_action
+from sagas.client.read.next_action import Do, command_of, needed, next_action
 from sagas.core.events import AttentionCode
 from sagas.core.text import epoch
-from tests.unit.client.stub import SAGA_ID, a_saga, a_step, attention
+from tests.unit.client.stub import SAGA_ID, SEQ, a_saga, a_step, attention
 
 NOW = epoch("2026-11-21T09:49:00.000Z")
 ERROR = {"type": "NotFound", "message": "no topic"}
@@ -40,6 +40,8 @@ BROKEN = {"breaker": {"step": "score", "open_until": LATER}}
 PAST = {"past_pivot": "capture"}
 STOPPED = {**PAST, **at("ship", ERROR, "pivot_holds")}
 STUCK = {**PAST, "attention": attention("stalled", {"step": "ship", "type": "Stalled", "message": ""})}
+UNFIT = {"attention": attention("does_not_fit", step="ship")}
+AWAITS = {**UNFIT, "waiting": {"kind": "release", "until": LATER, "step": "ship", "message": "it is gone"}}
 OVERDUE = {**PAST, "attention": attention("overdue")}
 WAITS = {"steps": [a_step("approval", "WAITING", waiting_for="signal")]}
 TABLE: list[tuple[str, dict[str, Any], Do, str, str]] = [
@@ -57,6 +59,8 @@ TABLE: list[tuple[str, dict[str, Any], Do, str, str]] = [
     ("WAITING", WAITS, Do.SIGNAL, "approval waits for a signal", ""),
     ("DEAD_LETTERED", STOPPED, Do.RETRY, "Step ship failed", "needs-attention"),
     ("DEAD_LETTERED", STUCK, Do.RETRY, "Step ship stalled too often", "needs-attention"),
+    ("RUNNING", UNFIT, Do.NOTHING, "Step ship does not fit the release", "needs-attention"),
+    ("RUNNING", AWAITS, Do.NOTHING, "The saga waits for a release", ""),
     ("RUNNING", OVERDUE, Do.NOTHING, "Its deadline has passed", "needs-attention"),
     ("WAITING", {**WAITS, **OVERDUE}, Do.SIGNAL, "approval waits for a signal", ""),
     ("COMPLETED", {}, Do.NOTHING, "", ""),
@@ -67,9 +71,20 @@ TABLE: list[tuple[str, dict[str, Any], Do, str, str]] = [
 
 @pytest.mark.parametrize(("status", "fields", "do", "problem", "runbook"), TABLE)
 def test_table(status: str, fields: dict[str, Any], do: Do, problem: str, runbook: str) -> None:
-    action = next_action(a_saga(status, **fields), NOW)
+    saga = a_saga(status, **fields)
+    action = next_action(saga, NOW)
     assert (action.do, action.problem, action.runbook) == (do, problem, runbook)
-    assert bool(action.command("create-zip", SAGA_ID)) == (do is not Do.NOTHING)
+    command = command_of(action.do, saga, action.step)
+    assert bool(command) == (do is not Do.NOTHING)
+    assert (f"--seq {SEQ}" in command) == (do in (Do.RETRY, Do.COMPENSATE, Do.RESOLVE))
+
+
+@pytest.mark.parametrize("fields", [UNFIT, AWAITS])
+@pytest.mark.parametrize(("status", "others"), [("RUNNING", (Do.CANCEL,)), ("COMPENSATING", ())])
+def test_a_look_is_not_offered_for_a_saga_that_waits_for_a_release(
+    status: str, others: tuple[Do, ...], fields: dict[str, Any]
+) -> None:
+    assert next_action(a_saga(status, **fields), NOW).others == others
 
 
 @pytest.mark.parametrize(("status", "fields"), [("RUNNING", {}), ("RUNNING", BROKEN), ("DEAD_LETTERED", STOPPED)])

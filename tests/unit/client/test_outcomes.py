@@ -8,6 +8,7 @@ import pytest
 
 from sagas.client.answers import ambiguous
 from sagas.client.operate.outcomes import Report, outcome_of
+from sagas.client.operate.selection import Chosen
 from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, SagaError, Unavailable
 
 IN_DOUBT = "; the request may or may not have taken effect"
@@ -61,7 +62,7 @@ def test_a_report_adds_up() -> None:
     def call(_saga_id: str) -> str:
         raise next(errors)
 
-    report = Report("j1", ["a", "b", "c"])
+    report = Report("j1", {name: Chosen("trip", name, 1) for name in "abc"})
     assert [report.settle(outcome_of(saga_id, call)) for saga_id in "ab"] == [False, True]
     assert [report.count(kind) for kind in ("done", "refused", "failed")] == [0, 1, 1]
     assert (report.remaining, report.unfinished) == (["c"], ["b", "c"])

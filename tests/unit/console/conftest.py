@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import html
 import re
+import tempfile
 import time
 from collections.abc import Callable, Generator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from anyio.from_thread import start_blocking_portal
 from jinja2 import Environment, FileSystemBytecodeCache
 from starlette.testclient import TestClient
 
+from sagas.client.operate.jobs import JobFolder
 from sagas.console.app import console
 from sagas.console.guard import Session
 from tests.unit.client.stub import SEQ
@@ -35,6 +38,7 @@ class Browser(TestClient):
     def __init__(self, service: FakeService, **options: Any) -> None:
         self.service = service
         self.session = Session(PORT)
+        options = {"folder": JobFolder(Path(tempfile.mkdtemp(prefix="jobs-"))), **options}
         app = console(service, self.session, clock=lambda: NOW, rate=1000.0, **options)
         super().__init__(app, base_url=ORIGIN, follow_redirects=False)
 
@@ -93,9 +97,9 @@ def opened(service: FakeService, path: str, **options: Any) -> str:
     return answer.text
 
 
-def wait_over(browser: Browser, job: str) -> str:
+def wait_over(browser: Browser, job: str, seconds: float = 10) -> str:
     """The words of a job's page once it is over."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + seconds
     while 'data-over="yes"' not in (page := browser.get(job).text):
         assert time.monotonic() < end, "the job goes on"
         time.sleep(0.01)

@@ -57,7 +57,7 @@ def a_type(name: str = "create-zip", **fields: Any) -> dict[str, Any]:
     ]
     known: dict[str, Any] = {
         "type": name, "version": "1", "description": "Zips.", "active": True, "paused": False, "reason": None,
-        "failures": 0, "pauses": [], "cancellable": True,
+        "failures": 0, "pauses": [], "cancellable": True, "find_by": {},
         "request": {"type": "object", "properties": {"bucket": {"type": "string"}}, "required": ["bucket"]},
         "steps": steps,
     }  # fmt: skip
@@ -190,18 +190,26 @@ class FakeService:
             if why := saga["attention"]:
                 key = {"type": saga["type"], **{part: why[part] for part in ("step", "code", "error_type")}}
                 seen = {"count": 0, "at_least": False, "first_seen": why["since"], "last_seen": why["since"]}
-                found.setdefault((*key.values(),), key | seen)["count"] += 1
+                incident = found.setdefault((*key.values(),), key | seen)
+                incident["count"] = min(incident["count"] + 1, 1_000)
+                incident["at_least"] = incident["count"] == 1_000
+                incident["last_seen"] = max(incident["last_seen"], why["since"])
         return {"incidents": [*found.values()], "at_least": self.at_least}
 
-    def attention(self, name: str, *, limit: int, **kind: str) -> Any:
+    def attention(
+        self, name: str | None = None, *, limit: int = 20, cursor: str | None = None, **kind: str | None
+    ) -> Any:
         self._did("attention")
-        wanted = {"error_type" if part == "error" else part: value or None for part, value in kind.items()}
+        given = {"error_type" if part == "error" else part: value for part, value in kind.items()}
+        wanted = {part: value or None for part, value in given.items() if value is not None}
         found = [
             saga
             for saga in self.sagas.values()
-            if saga["type"] == name and saga["attention"] and wanted.items() <= saga["attention"].items()
+            if name in (None, saga["type"]) and saga["attention"] and wanted.items() <= saga["attention"].items()
         ]
-        return {"sagas": found[:limit], "cursor": None}
+        first = int(cursor or 0)
+        more = str(first + limit) if first + limit < len(found) else None
+        return {"sagas": found[first : first + limit], "cursor": more}
 
     def overview(self, *, now: bool = False) -> Any:
         self._did("overview", now)
@@ -275,7 +283,7 @@ class FakeService:
     def recover(self, *, type: str | None = None, saga_id: str | None = None) -> Any:
         self._did("recover", saga_id)
 
-    def rerun(self, name: str, saga_id: str) -> Any:
+    def rerun(self, name: str, saga_id: str, key: str | None = None) -> Any:
         self._did("rerun", saga_id)
         return self.sagas[saga_id]
 

@@ -43,6 +43,21 @@ class TestAttention:
         service.sagas[numbered(1)]["attention"] = attention("struck_by_lightning")
         assert "create-zip · the saga needs an operator" in text_of(opened(service, "/"))
 
+    def test_sagas_that_wait_for_a_release_are_a_group_without_a_look(self) -> None:
+        why = attention("does_not_fit", step="ship", reason="the code of step ship of release 1 is not deployed here")
+        why |= {"error_type": "release 1", "until": "2026-11-21T11:23:00.000Z"}
+        failed = {"step": "pack", "type": "Broken", "message": "that one is undone"}
+        sagas = [a_saga("RUNNING", saga_id=numbered(number), attention=why, error=failed) for number in (1, 2)]
+        page = opened(FakeService(sagas), "/")
+        told = text_of(page)
+        assert "does not fit 2" in told
+        assert "create-zip · step ship does not fit the release 2" in told
+        assert "the code of step ship of release 1 is not deployed here" in told
+        assert "until 2026-11-21 11:23 UTC" in told
+        assert "Broken" not in told
+        assert "Recover now" not in told
+        assert 'value="cancel"' in page
+
     def test_a_failed_undo_is_the_worst(self) -> None:
         step = a_step("upload", "COMPENSATION_FAILED", undo_attempts=4, error=ERROR)
         undo = a_saga(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sagas.console.redaction import ConsoleRedaction
-from tests.unit.client.stub import a_saga, a_step, attention
+from tests.unit.client.stub import BEGAN, a_saga, a_step, attention
 from tests.unit.console.conftest import SAGA, opened, text_of
 from tests.unit.console.service import HOSTILE, FakeService, a_type, numbered
 
@@ -20,7 +20,10 @@ def a_family() -> FakeService:
 
     counts = {"total": 3, "started": 3, "completed": 1, "failed": 1, "finished": 2 / 3}
     error = {"type": "PermanentError", "message": f"{HOSTILE} takes no parcels of 4111-1111"}
-    failure = {"position": 2, "saga_id": numbered(4), "status": "COMPENSATED", "error": error}
+    failure = {
+        "position": 2, "type": "parcel", "saga_id": numbered(4), "label": "order o-17", "status": "COMPENSATED",
+        "updated_at": BEGAN, "error": error,
+    }  # fmt: skip
     of = {**counts, "failures": [failure], "href": f"/sagas?parent={numbered(1)}"}
     parcels = a_step("parcels", "WAITING", waiting_for="children", waits_until=None, children=of)
     service = FakeService(
@@ -41,7 +44,11 @@ def a_family() -> FakeService:
     )
     starts = [{**a_type()["steps"][0], "name": "parcels", "children": ["parcel"]}]
     prints = [{**a_type()["steps"][0], "name": "labels", "children": ["label"]}]
-    service.known_types = [a_type("basket", steps=starts), a_type("parcel", steps=prints), a_type("label")]
+    service.known_types = [
+        a_type("basket", steps=starts),
+        a_type("parcel", steps=prints, find_by={"order": "$.order"}),
+        a_type("label"),
+    ]
     return service
 
 
@@ -53,7 +60,7 @@ class TestFamily:
         page = opened(service, f"/local/eu-central-1/sagas/basket/{numbered(1)}")
         told = text_of(page)
         assert "67 % of 3 over, 1 completed, 1 failed" in told
-        assert "parcels[2] COMPENSATED PermanentError:" in told
+        assert f"parcels[2] order o-17 {numbered(4)} COMPENSATED PermanentError:" in told
         assert "takes no parcels of ***" in told
         assert "4111-" not in page  # a child's own secret
         assert "4111-" not in opened(service, f"/local/eu-central-1/sagas/basket/{numbered(1)}/json")
@@ -72,7 +79,7 @@ class TestFamily:
     def test_without_payloads_errors_have_their_type_only(self) -> None:
         path = f"/local/eu-central-1/sagas/basket/{numbered(1)}"
         told = text_of(opened(a_family(), path, redaction=ConsoleRedaction(payloads=False)))
-        assert "parcels[2] COMPENSATED PermanentError" in told
+        assert f"parcels[2] {numbered(4)} COMPENSATED PermanentError" in told
         assert "takes no parcels" not in told
 
     def test_a_child_leads_to_its_parent(self) -> None:
@@ -90,6 +97,18 @@ class TestFamily:
         assert page.count("] parcel ") == 100
         assert f'href="/sagas?parent={numbered(1)}">more of them' in page
         assert sum(call[0] == "list" for call in service.asked) == 2
+
+    def test_a_failed_one_is_named_whether_it_is_shown_or_not(self) -> None:
+        service = a_family()
+        parent = {"type": "basket", "saga_id": numbered(1), "step": "parcels", "position": 0}
+        more = (a_saga(type="parcel", saga_id=numbered(number), parent=parent) for number in range(10, 400))
+        failed = service.sagas.pop(numbered(4))
+        service.sagas |= {saga["saga_id"]: saga for saga in more}
+        service.sagas |= {numbered(4): failed}
+        page = opened(service, f"/local/eu-central-1/sagas/basket/{numbered(1)}")
+        assert "parcels[2] parcel" not in text_of(page), "it is not among the first hundred"
+        assert f'href="/local/eu-central-1/sagas/parcel/{numbered(4)}"' in page
+        assert "takes no parcels of ***" in text_of(page)
 
     def test_a_saga_without_children_is_asked_for_none(self) -> None:
         service = FakeService([a_saga(saga_id=numbered(1))])

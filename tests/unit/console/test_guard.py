@@ -147,7 +147,7 @@ class TestReading:
             assert browser.get("/", headers={"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode}).status_code == 403
 
     def test_changes_nothing(self, browser: Browser, service: FakeService) -> None:
-        for path in (RETRY, "/jobs", "/letters/create-zip/look", "/types/create-zip/pause"):
+        for path in (RETRY, "/jobs/j1/stop", "/letters/create-zip/look", "/types/create-zip/pause"):
             assert browser.get(path).status_code in (404, 405)
         assert service.did() == []
 

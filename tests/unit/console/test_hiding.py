@@ -27,6 +27,8 @@ def _service_of(text: str) -> FakeService:
     saga = dead(1, request={text: text}, correlation_id=text, error={"step": "announce", **error})
     progress = {"step": "upload", "fraction": 0.5, "message": text, "at": BEGAN}
     saga |= {
+        "label": text,
+        "key": text,
         "progress": progress,
         "attention": attention(text),
         "steps": [a_step("upload", result=text), a_step("announce", "FAILED", error=error)],
@@ -34,7 +36,7 @@ def _service_of(text: str) -> FakeService:
     service = FakeService([saga])
     details = {"error": error, "reason": text, "stack_trace": text}
     service.entries.append(an_entry(2, "StepFailed", "announce", actor=text, trace_id=text, details=details))
-    service.known_types = [a_type(description=text, reason=text, active=False)]
+    service.known_types = [a_type(description=text, reason=text, active=False, find_by={"order": "$.order"})]
     service.letters = [a_letter(body=text, attributes={text: text}, source=text, reason=text)]
     return service
 
@@ -81,6 +83,39 @@ class TestWritingDirection:
     def test_is_kept_in_what_a_form_sends_again(self) -> None:
         page = opened(FakeService([dead()]), f"/sagas?text={REVERSED}")
         assert f'name="text" value="{REVERSED}"' in page
+
+
+class TestLabels:
+    """They are made of search keys, so they are hidden if one of these is hidden in the request."""
+
+    @pytest.mark.parametrize(
+        ("find_by", "rules", "shown"),
+        [
+            ({"order": "$.order.id"}, ConsoleRedaction(), True),
+            ({"order": "$.order.id"}, ConsoleRedaction(payloads=False), False),
+            ({"order": "$.order.id", "number": "$.card.number"}, ConsoleRedaction(), False),
+            ({"order": "$.order.id"}, ConsoleRedaction(anywhere=frozenset({"order"})), False),
+            ({"order": "$.order.id"}, ConsoleRedaction(places=frozenset({("order", "id")})), False),
+            ({"order": "$.order.id"}, ConsoleRedaction(places=frozenset({("order", "name")})), True),
+            ({"order": "$.items[1]"}, ConsoleRedaction(places=frozenset({("items", "[0]")})), True),
+            ({"order": "$.items[1]"}, ConsoleRedaction(places=frozenset({("items", "[*]")})), False),
+            ({}, ConsoleRedaction(), False),
+        ],
+    )
+    @pytest.mark.parametrize("path", ["/", "/sagas", "/sagas/all?type=create-zip", "/search?q=create-zip", SAGA])
+    def test_are_shown_unless_the_request_would_hide_them(
+        self, path: str, find_by: dict[str, str], rules: ConsoleRedaction, shown: bool
+    ) -> None:
+        service = FakeService([dead(number, label=f"order o-{number}") for number in (1, 2)])
+        service.known_types = [a_type(find_by=find_by)]
+        page = opened(service, path, redaction=rules)
+        assert ("order o-1" in page) is shown
+        assert ("order o-1" in opened(service, f"{SAGA}/json", redaction=rules)) is shown
+
+    def test_are_hidden_without_the_types(self) -> None:
+        service = FakeService([dead(1, label="order o-1")])
+        service.known_types = []
+        assert "order o-1" not in opened(service, SAGA)
 
 
 class TestRedaction:

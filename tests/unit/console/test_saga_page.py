@@ -153,6 +153,7 @@ class TestSaga:
         assert "Started as version 2 (21 Nov)" in page
         assert page.count(f"{message[0].upper()}{message[1:]}.") == 1
         assert "If a deployment is under way, the saga continues without you." in page
+        assert "Recover now" not in page, "it finds no other code"
         assert "It waits for a release, until 2026-11-21 09:49:20 UTC at most." in page
         assert "upload retrying, does not fit" in page
         assert page.count("does not fit") == 2, "in the drawing and in the table"
@@ -192,9 +193,8 @@ class TestSaga:
     def test_asks_for_news_by_itself_where_that_is_cheap_and_asks_for_nothing_to_be_done(
         self, browser: Browser, service: FakeService
     ) -> None:
-        for path in ("/", "/sagas", SAGA, "/letters/create-zip", "/sweeps/create-zip", "/jobs/1"):
-            if path == "/jobs/1":
-                browser.submit("/jobs", do="retry", reason="n", one=row_of(1))
+        job = browser.submit("/jobs", do="retry", reason="n", one=row_of(1)).headers["location"]
+        for path in ("/", "/sagas", SAGA, "/letters/create-zip", "/sweeps/create-zip", "/jobs", job):
             assert "data-still" not in browser.get(path).text
         for path in ("/search?q=zzz", "/sagas/all?type=create-zip", "/types/none"):
             assert 'data-still="slow"' in browser.get(path).text
