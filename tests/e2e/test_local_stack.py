@@ -266,7 +266,9 @@ class TestPersistence:
 
     def test_a_service_keeps_its_id(self, project: Path) -> None:
         """So a start that is repeated after the restart is the same saga."""
-        state, port, found = str(project / "state"), free_port(), list[tuple[set[str], str]]()
+        state = str(project / "state")
+        port = free_port()
+        found = list[tuple[set[str], str]]()
         for _ in range(2):
             running = launch(project, assembled(SERVICE), "--persist", state, port=port)
             try:

@@ -46,7 +46,8 @@ def test_a_call_acts_on_no_other_state(bench: Make, verb: str) -> None:
     seen = b.state(saga_id).seq
     calling(b, "retry", saga_id, "bob")
     b.run()
-    before, now = b.stack.entries(saga_id), b.state(saga_id)
+    before = b.stack.entries(saga_id)
+    now = b.state(saga_id)
     assert (now.status, now.seq > seen) == ("DEAD_LETTERED", True)
     for seq in (seen, 1, now.seq - 1, now.seq + 1, 10**9 - 1):
         with pytest.raises(StateChanged, match=f"seq {seq} is not its last audit entry") as raised:
@@ -64,7 +65,8 @@ def test_a_repeated_call_is_answered_as_the_first_one_and_acts_once(bench: Make,
     seen = b.state(saga_id).seq
     calling(b, verb, saga_id, reason=reason, seq=seen)
     for _ in range(2):  # at once, and after whatever has followed
-        before, now = b.stack.entries(saga_id), b.state(saga_id)
+        before = b.stack.entries(saga_id)
+        now = b.state(saga_id)
         assert calling(b, verb, saga_id, reason=reason, seq=seen) == now
         for other in ({"actor": "bob", "reason": reason}, {"reason": "another"}):
             with pytest.raises(StateChanged):
@@ -103,7 +105,8 @@ def test_what_another_call_is_recorded_by_is_no_repetition(bench: Make, verb: st
 def test_the_state_is_compared_at_each_try(bench: Make, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another operator acts between the first look and the claim."""
     b, saga_id = stuck(bench)
-    claim, others = cast("Any", ControlItems).claim, ["bob"]
+    claim = cast("Any", ControlItems).claim
+    others = ["bob"]
 
     def overtaken(self: ControlItems, *arguments: Any) -> bool:
         if others:

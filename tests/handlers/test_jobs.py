@@ -129,7 +129,8 @@ def by_command(client: SagaClient, monkeypatch: pytest.MonkeyPatch) -> dict[str,
 
 def by_console(client: SagaClient, _monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Press the button of each group of the first page, likewise."""
-    browser, jobs = Browser(client).open(), dict[str, int]()  # type: ignore[arg-type]
+    browser = Browser(client).open()  # type: ignore[arg-type]
+    jobs = dict[str, int]()
     for section in re.findall(r"<section.*?</section>", browser.get("/").text, re.DOTALL):
         hidden = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', section.split("<table", 1)[0])
         form = {name: html.unescape(value) for name, value in hidden}

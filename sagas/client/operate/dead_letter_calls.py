@@ -135,7 +135,8 @@ class DeadLetterCalls(Calls):
         """
         from sagas.client.operate.dead_letters import why_needed
 
-        queue, why = self._dead_letter_queue(type), partial(why_needed, cast("SagaClient", self))
+        queue = self._dead_letter_queue(type)
+        why = partial(why_needed, cast("SagaClient", self))
         saga_ids = [saga_id] if isinstance(saga_id, str) else saga_id
         return queue.prune(why, saga_ids, dry_run=dry_run, on_progress=on_progress)
 
@@ -168,6 +169,7 @@ class DeadLetterCalls(Calls):
         # Imported late: this loads boto3, which `sagas attention` needs only if the service takes commands.
         from sagas.client.operate.dead_letters import DeadLetterQueue
 
-        url, sources = endpoints.dead_letter_queues[type], endpoints.queues.get(type, {})
+        url = endpoints.dead_letter_queues[type]
+        sources = endpoints.queues.get(type, {})
         destination = endpoints.command_queue if type == COMMANDS else ""
         return DeadLetterQueue(self._connect("sqs"), url, sources, self.caller, destination=destination)

@@ -311,7 +311,7 @@ def test_what_no_queue_shows_to_be_lost_is_sent_anew_and_then_needs_a_person() -
         assert kinds(resent) == [Send]
         assert (resent.state.recovery.attempts, resent.state.unanswered) == (0, sent)
         assert bool(resent.state.attention) == (sent >= 2)
-        assert commands(apply(resent.state, Visited(MINE), by=by)) == (), "patience begins anew, and has grown"
+        assert commands(apply(resent.state, Visited(MINE), by=by)) == (), "patience begins again, and has grown"
         silent = structs.replace(resent.state, updated_at=NOW - 9_000)
     known = after(structs.replace(silent, lease=MINE), ev.SagaRecovered(), by=by)
     assert (known.recovery.attempts, known.unanswered, bool(known.attention)) == (1, 3, True), "no progress yet"
