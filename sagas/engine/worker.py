@@ -211,14 +211,6 @@ class Worker(Struct, frozen=True):
             return self._purged(message)
         return self._arrived(state, message, self.advancer.lease(), EntryContext(trace_id=invocation.trace_id))
 
-    def _fail_uncalled(
-        self, message: Message, invocation: Invocation, error: Exception, course: Course
-    ) -> Advanced | None:
-        """Fail a message's attempt without running its code. Returns the result; ``None`` if it may not be claimed."""
-        saga_type = self.advancer.registry.get(message.saga)
-        committed = self.attempt(self.advancer.services, saga_type, message, invocation, course).fail_uncalled(error)
-        return None if committed is None else self._run_on(committed, message, invocation, course)
-
     def _keep(self, error: NotCommitted) -> Discard:
         """Send a message with an outcome that could not be committed, in place of the current message."""
         message = error.message
@@ -268,7 +260,8 @@ class Worker(Struct, frozen=True):
             if saga_type.code(message.step, undo=message.undo) is None:
                 raise SagaError(f"internal error: step {message.step!r} has no code to run; please report it")
             return None
-        lease = lease_for(saga_type, self.advancer.services.clock, invocation.deadline)
+        services = self.advancer.services
+        lease = lease_for(saga_type, services.clock, invocation.deadline)
         match advanced.gate.admit(message, advanced.state, lease.act_until):
             case Postpone() as end:
                 return self._postponed(end, message, "gate")
@@ -277,8 +270,10 @@ class Worker(Struct, frozen=True):
             case None:
                 return None
             case error:
-                refused = self._fail_uncalled(message, invocation, error, course)
-                return None if refused is None else self._end(refused, message, invocation, course)
+                committed = self.attempt(services, saga_type, message, invocation, course).fail_uncalled(error)
+                if committed is None:
+                    return None
+                return self._end(self._run_on(committed, message, invocation, course), message, invocation, course)
 
     def _postponed(self, end: Postpone, message: Message, reason: str) -> Postpone:
         """Log why a message comes back: a ``lease`` is held, a ``gate`` (a breaker or a pause) is shut, a ``release``
