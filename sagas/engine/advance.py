@@ -119,7 +119,7 @@ class Advancer(Struct, frozen=True):
         # In a chain, even a lease for work without code is short.
         lease = self.lease() if course.chained else lease_for(saga_type, services.clock, invocation.deadline)
         dying_now = None if message.chained else dying
-        context = EntryContext(trace_id=invocation.trace_id, message=dying_now, redriven_by=message.redriven_by)
+        context = EntryContext(trace_id=invocation.trace_id, message=dying_now)
         return replace(self._arrived(state, message, lease, context), gate=gate)
 
     def _arrived(self, state: SagaState, message: Message, lease: Lease, context: EntryContext) -> Advanced:
@@ -132,7 +132,6 @@ class Advancer(Struct, frozen=True):
             message.message_id,
             lease,
             message.sent_at,
-            message.reason,
         )
         return replace(self.advance(correlated(state, message), arrival, context, message), message=message)
 
