@@ -54,7 +54,10 @@ def _measured(options: argparse.Namespace, isolation: str) -> dict[str, Any]:
         directory = Path(name)
         with Emulator(directory) as emulator:
             experiment = Experiment(
-                plan, Stage(directory, emulator.endpoint_url, durable=DURABLE in plan.variants), directory
+                plan,
+                Stage(directory, emulator.endpoint_url, durable=DURABLE in plan.variants),
+                directory,
+                emulator.process,
             )
             experiment.run()
     if sys.stderr.isatty():

@@ -12,7 +12,7 @@ from typing import Any, cast
 from benchmarks.durable import INSTALLED
 from benchmarks.ours.saga import Purchase
 from benchmarks.variables import DURABLE_FUNCTION, HANDLER, ISOLATION, RECORD, ROLE, STEP, VARIANT
-from benchmarks.variants import STEPS, UNDONE
+from benchmarks.variants import AT_A_TIME, STEPS, UNDONE
 from sagas.cdk import FunctionOptions, SagaService
 from sagas.cdk.compute.code import CodeAssets
 
@@ -25,8 +25,6 @@ from aws_cdk import aws_lambda_event_sources as event_sources  # isort: skip
 from aws_cdk import aws_sqs as sqs  # isort: skip
 from constructs import Construct  # isort: skip
 
-AT_A_TIME = 2
-"""Invocations that a queue may cause at a time: as many as there are processors, and the least there can be."""
 _ROLES = {
     "sagas.handlers.step.handler": "step",
     "sagas.handlers.api.handler": "start",

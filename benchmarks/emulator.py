@@ -47,6 +47,11 @@ class Emulator:
                 start_new_session=True,
             )
 
+    @property
+    def process(self) -> int:
+        """The id of its process."""
+        return self._process.pid
+
     def __enter__(self) -> Self:
         deadline = time.monotonic() + _DEADLINE
         while not self._answers():
@@ -74,6 +79,15 @@ class Emulator:
             self._process.communicate()
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def cpu_of(process: int) -> float:
+    """Return the seconds of processor time that a process has used; 0 where the system does not tell."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _free_port() -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.cold_start import COLD, ColdStart, Queue, cold_start, floor
+from benchmarks.emulator import cpu_of
 from benchmarks.layout import Layout
 from benchmarks.marks import Eye
 from benchmarks.notes import Noted, noted
@@ -16,9 +18,8 @@ from benchmarks.runner import Ran, Runner, Sink
 from benchmarks.stage import Stage
 from benchmarks.terminal import terminal
 from benchmarks.variables import STEP
-from benchmarks.variants import BARE, CHAINED, DURABLE, ORDER, OURS, REFUSED, STEPS, Variant
+from benchmarks.variants import AT_A_TIME, BARE, CHAINED, DURABLE, ORDER, OURS, REFUSED, STEPS, Variant
 
-AT_A_TIME = 10
 _TOGETHER = 4
 _WARM_UP = 3
 """Sagas of each variant before those that are measured."""
@@ -52,6 +53,9 @@ class Measured:
         start_cpu: that of the function behind POST.
         latency: saga by saga.
         rates: sagas a second, ten at a time, round by round.
+        at_work: its steps' invocations at work in these rounds, on average.
+        emulator_cpu: processor time of the emulator in these rounds, a saga.
+        driver_cpu: that of the driver.
         cold: process by process.
         floor: processor time of the import of what every function needs, process by process.
         terminal: processor time of commands, by the keys of their rows, turn by turn.
@@ -63,6 +67,9 @@ class Measured:
     start_cpu: list[float] = field(default_factory=list[float])
     latency: list[float] = field(default_factory=list[float])
     rates: list[float] = field(default_factory=list[float])
+    at_work: list[float] = field(default_factory=list[float])
+    emulator_cpu: list[float] = field(default_factory=list[float])
+    driver_cpu: list[float] = field(default_factory=list[float])
     cold: list[ColdStart] = field(default_factory=list[ColdStart])
     floor: list[float] = field(default_factory=list[float])
     terminal: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
@@ -75,10 +82,12 @@ class Experiment:
         plan: how much is measured.
         stage: on which.
         directory: where functions leave their marks and notes.
+        emulator: the id of its process.
     """
 
-    def __init__(self, plan: Plan, stage: Stage, directory: Path) -> None:
+    def __init__(self, plan: Plan, stage: Stage, directory: Path, emulator: int) -> None:
         self._plan = plan
+        self._emulator = emulator
         self._stage = stage
         self._directory = directory
         self._runner = Runner(stage, Eye(directory))
@@ -145,10 +154,16 @@ class Experiment:
             many = self._plan.sagas if number else 2 * AT_A_TIME
             for variant in self._plan.variants:
                 _say(f"{AT_A_TIME} at a time: {variant.title}, round {number} of {self._plan.rounds}")
+                emulator = cpu_of(self._emulator)
+                driver = time.process_time()
                 sagas = self._sagas(variant, many, AT_A_TIME)
                 took = max(ran.ended for ran in sagas) - min(ran.begun for ran in sagas)
                 if number:
-                    self.results[variant.name].rates.append(len(sagas) / took)
+                    results = self.results[variant.name]
+                    results.rates.append(len(sagas) / took)
+                    results.at_work.append(sum(mark.ended - mark.begun for ran in sagas for mark in ran.marks) / took)
+                    results.emulator_cpu.append((cpu_of(self._emulator) - emulator) / len(sagas))
+                    results.driver_cpu.append((time.process_time() - driver) / len(sagas))
 
     def _cold_starts(self) -> None:
         """The variants in turn, process by process. The first reads files that are not in memory yet, and does not

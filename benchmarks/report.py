@@ -12,9 +12,9 @@ from statistics import median
 from typing import Any
 
 from benchmarks.durable import INSTALLED
-from benchmarks.experiment import AT_A_TIME, Measured, Plan
+from benchmarks.experiment import Measured, Plan
 from benchmarks.prices import Counts, durable_usd, lambda_usd, step_functions_usd
-from benchmarks.variants import DURABLE, NAIVE, OURS, VARIANTS, Variant
+from benchmarks.variants import AT_A_TIME, DURABLE, NAIVE, OURS, VARIANTS, Variant
 
 Figures = dict[str, float]
 """Of a variant, by the keys of :data:`ROWS`. What it has not is left out."""
@@ -42,6 +42,9 @@ ROWS = (
     Row("over_bare", "... over bare botocore doing the same requests", 2, 1.25),
     Row("latency", "latency p50, one at a time, ms"),
     Row("rate", f"sagas a second, {AT_A_TIME} at a time", 1),
+    Row("at_work", "... invocations at work", 1),
+    Row("emulator_cpu", "... CPU of the emulator, ms a saga", 1),
+    Row("driver_cpu", "... CPU of the driver, ms a saga", 1),
     Row("dynamodb", "requests to DynamoDB, start included"),
     Row("sqs", "requests to SQS, start included"),
     Row("lambda", "requests to Lambda, start included"),
@@ -79,6 +82,9 @@ def figures_of(variant: Variant, measured: Measured, bare: Sequence[float]) -> F
         "cpu": 1000 * median(measured.cpu),
         "latency": 1000 * median(measured.latency),
         "rate": median(measured.rates),
+        "at_work": median(measured.at_work),
+        "emulator_cpu": 1000 * median(measured.emulator_cpu),
+        "driver_cpu": 1000 * median(measured.driver_cpu),
         "start_cpu": 1000 * median(measured.start_cpu),
         "start_requests": len(measured.noted.start),
         "lambda": counts.requests.get("lambda", 0),
@@ -181,6 +187,9 @@ def document(
             "start_cpu": measured.start_cpu,
             "latency": measured.latency,
             "rates": measured.rates,
+            "at_work": measured.at_work,
+            "emulator_cpu": measured.emulator_cpu,
+            "driver_cpu": measured.driver_cpu,
             "cold": [asdict(cold) for cold in measured.cold],
             "floor": measured.floor,
             "terminal": measured.terminal,

@@ -39,3 +39,6 @@ DURABLE = Variant("durable", "durable fn", 1)
 VARIANTS = (OURS, NAIVE, HOPS, DURABLE)
 BARE = "bare"
 """In marks: bare botocore, which does the requests of ours and no more."""
+AT_A_TIME = 10
+"""Sagas that are under way at a time where many are, and invocations that a queue may cause at a time. A durable
+function has no limit, so no queue may bound the others any sooner."""

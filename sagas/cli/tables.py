@@ -73,7 +73,8 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
         when += f", key {plain(saga['key'])}"
     if saga["cancel_requested_at"]:
         when += f", cancel requested at {moment(saga['cancel_requested_at'])}"
-    columns, steps = {"step": 0, "status": 0, "attempts": 2, "undo attempts": 3, "took": 1, "error": 0}, list[Any]()
+    columns = {"step": 0, "status": 0, "attempts": 2, "undo attempts": 3, "took": 1, "error": 0}
+    steps = list[Any]()
     for step in saga["steps"]:
         took = "" if step["took"] is None else span(step["took"])
         error = step["error"]["type"] if step["error"] and step["status"] != "RUNNING" else ""
@@ -132,7 +133,8 @@ def show_list(sagas: Sequence[Summary], now: float, *, wide: bool = False) -> No
 
     full = whole(wide)
     ids = short_ids((saga["saga_id"] for saga in sagas), wide=full)
-    errors, needy = [error_of(saga) for saga in sagas], any(saga["attention"] for saga in sagas)
+    errors = [error_of(saga) for saga in sagas]
+    needy = any(saga["attention"] for saga in sagas)
     faulty = any(kind for _, kind, _ in errors)
     names = [name for name in ("label", "key") if any(saga[name] for saga in sagas)]
     rows = list[list[str | Text]]()
@@ -155,7 +157,8 @@ def _status(saga: Summary) -> Text:
 
 
 def show_due(due: Sequence[DueSagaView], now: float) -> None:
-    ids, rows = short_ids((saga["saga_id"] for saga in due), wide=whole(False)), list[list[str | Text]]()
+    ids = short_ids((saga["saga_id"] for saga in due), wide=whole(False))
+    rows = list[list[str | Text]]()
     for saga in due:
         overdue = ago(saga["due_since"], now)
         rows.append([ids[saga["saga_id"]], saga["type"], coloured(saga["status"]), str(saga["attempts"]), overdue])
@@ -209,7 +212,8 @@ def show_incidents(incidents: Iterable[IncidentView], now: float, *, wide: bool 
     from sagas.client.operate.batch import ACTIONS, needs_reason
     from sagas.client.read.next_action import incident_arguments, needed
 
-    rows, commands = list[list[str]](), list[str]()
+    rows = list[list[str]]()
+    commands = list[str]()
     for incident in incidents:
         why = incident["error_type"] or incident["code"].replace("_", " ")
         times = (moment(at) if whole(wide) else ago(at, now) for at in (incident["first_seen"], incident["last_seen"]))
@@ -297,7 +301,8 @@ def breaker_table(breakers: Iterable[BreakerView]) -> Table:
 
 def stats_tables(types: Iterable[TypeStats]) -> Iterator[Table]:
     """Yield a table of counts by type and status, then a table of rates by type. ``+`` means "at least"."""
-    counts, rates = list[list[str | Text]](), list[list[str | Text]]()
+    counts = list[list[str | Text]]()
+    rates = list[list[str | Text]]()
     for stats in types:
 
         def figure(name: str, number: float, stats: TypeStats = stats) -> str:

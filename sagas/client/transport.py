@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     import boto3
     from botocore.config import Config
 
-_CONNECT_TIMEOUT, _READ_TIMEOUT = 5.0, 35.0
+_CONNECT_TIMEOUT = 5.0
+_READ_TIMEOUT = 35.0
 """Seconds. API Gateway answers after 29 seconds at the latest."""
 _TRIES = 2
 """A call is repeated once if it did not reach the API, or if it only reads."""
-_MOST_CACHED, _LARGEST_CACHED = 64, 256 * 1024
+_MOST_CACHED = 64
+_LARGEST_CACHED = 256 * 1024
 """The maximum number of answers in the cache, and the maximum size of one in bytes."""
 _REGION = re.compile(r"\.execute-api\.([a-z0-9-]+)\.amazonaws\.")
 _UNREACHED = (aws.EndpointConnectionError, aws.ConnectTimeoutError, aws.ProxyConnectionError, aws.SSLError)
@@ -67,7 +69,8 @@ class Transport:
     ) -> Any:
         """Call an operation with the parameters of its path, in order. Return the body of its answer. A ``body``
         of ``None`` is JSON's null."""
-        method, path = operation.method, operation.path_for(parameters)
+        method = operation.method
+        path = operation.path_for(parameters)
         values = {name: str(value) for name, value in (query or {}).items() if value is not None}
         url = self.url + path + ("?" + urlencode(values, quote_via=quote) if values else "")
         data = b"" if body is UNSET else _encoded(body)
@@ -126,13 +129,16 @@ class Calls:
     """The base of the classes that :class:`sagas.client.SagaClient` is made of."""
 
     def __init__(self, transport: Transport, session: boto3.Session, endpoints: ServiceEndpoints) -> None:
-        self._transport, self._session, self._endpoints = transport, session, endpoints
+        self._transport = transport
+        self._session = session
+        self._endpoints = endpoints
 
     def _connect(self, service: str, config: Config | None = None) -> Any:
         """Return a boto3 client. boto3 is loaded here, because a client that calls only the API does not need it."""
         from sagas.aws import CALLER, connect
 
-        region, endpoint_url = self._transport.region, self._endpoints.endpoint_url
+        region = self._transport.region
+        endpoint_url = self._endpoints.endpoint_url
         return connect(service, config or CALLER, region=region, endpoint_url=endpoint_url, session=self._session)
 
 

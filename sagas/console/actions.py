@@ -113,7 +113,8 @@ def start(desk: Desk, request: Request, form: Form, name: str) -> Response:
 
 
 def on_type(desk: Desk, _request: Request, form: Form, name: str, do: str) -> Response:
-    client, reason = desk.source.client, _one(form, "reason")
+    client = desk.source.client
+    reason = _one(form, "reason")
     scope = {part: _one(form, part) or None for part in ("step", "saga_id")}
     if do == "pause":
         _need("reason", reason)
@@ -133,7 +134,9 @@ def close_breaker(desk: Desk, _request: Request, _form: Form, name: str, step: s
 
 def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> Response:
     """Show dead letters, have SQS move them back, delete all that no saga needs, or delete one of them."""
-    client, said, fates = desk.source.client, "", dict[str, str]()
+    client = desk.source.client
+    said = ""
+    fates = dict[str, str]()
     found: list[DeadLetter] | None = None
     if do == "redrive":
         client.redrive(name)
@@ -169,7 +172,8 @@ def sweep(desk: Desk, request: Request, form: Form, name: str) -> Response:
 
 def begin_job(desk: Desk, _request: Request, form: Form) -> Response:
     """Begin a job on the sagas that are ticked or, if none is, on all of the selection."""
-    do, reason = _one(form, "do"), _one(form, "reason")
+    do = _one(form, "do")
+    reason = _one(form, "reason")
     if do not in _FOR_MANY:
         raise NotFound(f"action {do!r} is not available in bulk")
     picked = [_picked_in(text) for text in form.get("one", [])]

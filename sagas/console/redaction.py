@@ -115,8 +115,10 @@ def scrubbed(data: Any, hidden: Iterable[str]) -> Any:
 
 def redaction_of(project: Path, *, payloads: bool = True) -> ConsoleRedaction:
     """Return the redaction of a project: the rules in ``[tool.sagas.console]``, and the default rules."""
-    file, entries = project / "pyproject.toml", settings_of(project).get("redact", [])
-    anywhere, places = set[str](), set[Place]()
+    file = project / "pyproject.toml"
+    entries = settings_of(project).get("redact", [])
+    anywhere = set[str]()
+    places = set[Place]()
     for entry in cast("list[Any]", entries) if isinstance(entries, list) else [entries]:
         if isinstance(entry, str) and _NAME.fullmatch(entry):
             anywhere.add(entry)

@@ -60,7 +60,9 @@ class Source:
 
     def audit(self, saga: Mapping[str, Any]) -> list[Any]:
         """Return the whole audit trail of a saga. The trail is read again only after the saga has changed."""
-        name, saga_id, seen = saga["type"], saga["saga_id"], (saga["updated_at"], saga.get("purged_at"))
+        name = saga["type"]
+        saga_id = saga["saga_id"]
+        seen = (saga["updated_at"], saga.get("purged_at"))
         return self._cache.get(("audit", name, saga_id, seen), lambda: list(self.client.audit(name, saga_id)))
 
     def list(self, **options: Any) -> Any:

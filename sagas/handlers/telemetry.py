@@ -148,15 +148,7 @@ class Telemetry:
             self.count(f"Saga{after.status.value.title().replace('_', '')}", after.saga)
         if listed:
             self.count("SagaNeedsAttention", after.saga)
-        match fact:
-            case SagaRecovered():
-                self.count("SagaRecovered", after.saga)
-            case MessageResent():
-                self.count("MessageResent", after.saga)
-            case SagaRecoveryExhausted():
-                self.count("SagaRecoveryExhausted", after.saga)
-            case _:
-                pass
+        self._count_recovery(fact, after.saga)
         if isinstance(fact, Postponed) and fact.because == INPUTS and unread_of(after):
             self.measure("InputsUnread", 1)
             self.problem("inputs cannot be read", saga=after.saga, saga_id=after.saga_id)
@@ -164,6 +156,17 @@ class Telemetry:
             self.count("Failing", after.saga)
         if index is not None and _retried(after, fact, after.steps[index].status):
             self.count("StepRetried", after.saga)
+
+    def _count_recovery(self, fact: Fact, saga: str) -> None:
+        match fact:
+            case SagaRecovered():
+                self.count("SagaRecovered", saga)
+            case MessageResent():
+                self.count("MessageResent", saga)
+            case SagaRecoveryExhausted():
+                self.count("SagaRecoveryExhausted", saga)
+            case _:
+                pass
 
     def paused(self, saga: str) -> None:
         """Count a pause that the library has set on starts of a saga type."""

@@ -59,7 +59,8 @@ class Inbox:
         text = self._payloads.encrypted(before.saga_id, _place(step.name, step.round), signal.payload)
         ref = None
         if self._payloads.is_large(text):
-            text, ref = None, self._payloads.put(before.saga_id, 0, signal.salt or step.round, text)
+            ref = self._payloads.put(before.saga_id, 0, signal.salt or step.round, text)
+            text = None
         item = attributes_of(
             {
                 "saga_id": _key(before.saga_id, step.name, step.round),

@@ -171,7 +171,7 @@ def test_patience_doubles_and_ends(bench: Make) -> None:
     assert LOG == ["book:1", "unbook:1"]
     assert "SagaRecoveryExhausted" in b.actions(saga_id)
     (_, settle) = advice(cast("SagaView", saga), b.clock.now())
-    assert f"`sagas resolve trip {saga_id} --reason ...`, or `sagas rerun trip {saga_id}`" in settle
+    assert f"`sagas resolve trip {saga_id} --seq {saga['seq']} --reason ...`, or `sagas rerun trip {saga_id}`" in settle
 
 
 def test_a_saga_that_is_given_up_is_not_counted_as_recovered(bench: Make) -> None:

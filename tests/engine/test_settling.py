@@ -83,7 +83,7 @@ def test_after_that_time_it_needs_an_operator(settling: Callable[..., Bench]) ->
     _look(b)
     saga = b.show(saga_id)
     assert (saga["status"], saga["error"]["type"], b.dead_letters("change")) == ("DEAD_LETTERED", "CodeGone", 0)
-    advice = f"Deploy the code of step pay again, then run `sagas retry {saga_id}`."
+    advice = f"Deploy the code of step pay again, then run `sagas retry {saga_id} --seq {saga['seq']}`."
     assert next_action(saga, b.clock.now()).means.startswith(advice)
     deployed(b, First)
     b.engine.operations.retry("change", saga_id, "the code is back", "ada")
@@ -282,7 +282,8 @@ def test_undos_wait_in_their_order(settling: Callable[..., Bench]) -> None:
     b.run()
     saga = b.show(saga_id)
     assert [each["status"] for each in saga["steps"]] == ["COMPENSATED", "COMPENSATION_FAILED", "FAILED"]
-    advice = f"Deploy the undo of step pay again and run `sagas retry {saga_id}`, or undo it by hand"
+    state = f"{saga_id} --seq {saga['seq']}"
+    advice = f"Deploy the undo of step pay again and run `sagas retry {state}`, or undo it by hand"
     assert next_action(saga, b.clock.now()).means.startswith(advice)
 
 

@@ -273,6 +273,8 @@ def test_sagas_that_continue_on_their_own_are_listed_and_not_in_the_gauge(
     dead(s, "trip", 1)
     write(s)
     assert gauges(capsys) == {"trip": 1}
+    [counts] = s.call("GET", "/stats").body["types"]
+    assert counts["attention"] == 1
 
 
 def test_messages_that_no_saga_needs_are_counted_once_they_stay(site: Make, capsys: pytest.CaptureFixture[str]) -> None:

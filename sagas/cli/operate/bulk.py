@@ -124,11 +124,13 @@ def _all(
     from sagas.client.operate.jobs import JobFolder, service_of
     from sagas.client.operate.selection import Selection
 
-    folder, name = JobFolder(), str(many["job"] or "")
+    folder = JobFolder()
+    name = str(many["job"] or "")
     resuming = folder.has(name)
     if len(names) > 1 or not (names or resuming):
         raise typer.BadParameter("needs TYPE, and takes no id", param_hint="--all")
-    filters, client = _filters(many, target.now()), target.client()
+    filters = _filters(many, target.now())
+    client = target.client()
     service = service_of(target.stack, client.region)
     more: dict[str, Any] = {"reason": many["reason"] or "", "rate": many["rate"], "options": options}
     more |= {"service": service, "folder": folder, **({"job": name} if name else {})}
@@ -212,7 +214,8 @@ def _show_chosen(target: Target, action: str, chosen: Sequence[Summary]) -> None
 
 def _do(target: Target, client: SagaClient, job: Batch, many: Mapping[str, Any]) -> None:
     """Ask for confirmation, run the job and print its outcome. The exit code is 1 if a call failed or sagas remain."""
-    count, yes = len(job.report.chosen), many["yes"]
+    count = len(job.report.chosen)
+    yes = many["yes"]
     if not count:
         if not target.as_json:
             say("No saga matches.")
@@ -223,7 +226,8 @@ def _do(target: Target, client: SagaClient, job: Batch, many: Mapping[str, Any])
     if not yes and not typer.confirm(question, err=True):
         fail("nothing was changed")
     if many["one_first"]:
-        first, report = next(iter(job.report.chosen)), job.run(most=1)
+        first = next(iter(job.report.chosen))
+        report = job.run(most=1)
         if report.stopped:
             _report(target, job)
         outcome = _outcome_of_first(client, job, first)
@@ -267,7 +271,8 @@ def _outcome_of_first(client: SagaClient, job: Batch, saga_id: str) -> str:
 
 def _report(target: Target, job: Batch) -> NoReturn:
     report = job.report
-    counts, remaining = report.counts, len(report.remaining)
+    counts = report.counts
+    remaining = len(report.remaining)
     failed = counts["failed"]
     for note in report.notes:
         warn(note)
@@ -275,7 +280,8 @@ def _report(target: Target, job: Batch) -> NoReturn:
         summary = {"job": job.job, "action": job.action, **counts, "remaining": remaining}
         emit({**summary, "stopped": report.stopped or None})
     else:
-        done, chosen = counts.pop("done"), counts.pop("chosen")
+        done = counts.pop("done")
+        chosen = counts.pop("chosen")
         others = {**counts, "remaining": remaining}
         more = "".join(f", {count} {kind}" for kind, count in others.items() if count)
         say(f"{_PAST[job.action]} {count_of(done, 'saga')} of {chosen:,}{more} (bulk {job.job}).")

@@ -68,7 +68,8 @@ def start(
     timeout: Timeout = None,
 ) -> None:
     """Start a saga."""
-    request, client = json_input(file, data), target.client()
+    request = json_input(file, data)
+    client = target.client()
     saga = client.start(name, request, key=key, correlation_id=correlation_id)
     if watching:
         if not target.as_json:
@@ -149,7 +150,9 @@ def list_sagas(
     wide: Wide = False,
 ) -> None:
     """List sagas, newest first."""
-    client, values, now = target.client(), find_values(find), target.now()
+    client = target.client()
+    values = find_values(find)
+    now = target.now()
     status = SagaStatus.WAITING if waiting else status
     if parent is not None:
         if any((name, status, since, until, key, find)):
@@ -247,7 +250,9 @@ def audit(
     wide: Wide = False,
 ) -> None:
     """Show the audit trail of a saga: each change and its actor, oldest first."""
-    client, name, saga_id = target.client(), saga.type, saga.saga_id
+    client = target.client()
+    name = saga.type
+    saga_id = saga.saga_id
     if tree:
         entries = list(trail_of(client, family_with(client, saga.show(client))))
         emit({"entries": entries}) if target.as_json else show_audit(entries, wide=wide, family=True)

@@ -110,7 +110,8 @@ class Batch:
         """Read which sagas the job is for, and add them to the report. Return them as lists show them, unless they were
         picked."""
         self._stop.clear()
-        sagas, chosen = list[Summary](), self.report.chosen
+        sagas = list[Summary]()
+        chosen = self.report.chosen
         chosen |= {saga.saga_id: saga for saga in self.picked}
         if self.picked:
             return sagas
@@ -135,7 +136,8 @@ class Batch:
         reason, and ``SagaError`` if the job's file cannot be written; then no call is made."""
         if needs_reason(self.action) and not self.reason.strip():
             raise ValueError(f"reason: {self.action} requires a reason")
-        report, written = self.report, self.clock()
+        report = self.report
+        written = self.clock()
         report.stopped = ""
         if self.folder is not None:
             self.folder.write(self.record())
@@ -163,7 +165,8 @@ class Batch:
 
     def record(self, *, ended: bool = False) -> JobRecord:
         """Return the job as its file has it."""
-        now, report = iso(SystemClock().now()), self.report
+        now = iso(SystemClock().now())
+        report = self.report
         self._began_at = self._began_at or now
         return JobRecord(
             *(self.job, self.service, self.action, self.selection, self.reason, self._began_at, now),

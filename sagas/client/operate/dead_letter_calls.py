@@ -118,7 +118,8 @@ class DeadLetterCalls(Calls):
         """
         from sagas.client.operate.dead_letters import why_needed
 
-        queue, why = self._dead_letter_queue(type), partial(why_needed, cast("SagaClient", self))
+        queue = self._dead_letter_queue(type)
+        why = partial(why_needed, cast("SagaClient", self))
         saga_ids = [saga_id] if isinstance(saga_id, str) else saga_id
         return queue.prune(why, saga_ids, dry_run=dry_run, on_progress=on_progress)
 

@@ -134,7 +134,8 @@ class JobFolder:
 
     def all(self) -> tuple[list[JobRecord], list[str]]:
         """Return all jobs, the newest first, and why files cannot be read."""
-        records, problems = list[JobRecord](), list[str]()
+        records = list[JobRecord]()
+        problems = list[str]()
         for path in self._path.glob("*.json"):
             try:
                 records.append(self.read(path.stem))

@@ -164,7 +164,9 @@ class OperatorCalls(Calls):
             NotFound: the type is not deployed, and never had a saga.
         """
         groups: dict[tuple[object, ...], InFlightGroup] = {}
-        blueprints, undeployed, last = dict[str, dict[str, Any]](), set[str](), cast("InFlightView", {})
+        blueprints = dict[str, dict[str, Any]]()
+        undeployed = set[str]()
+        last = cast("InFlightView", {})
         for page in pages(lambda cursor: self._transport.ask(IN_FLIGHT, type, query={"cursor": cursor})):
             last = cast("InFlightView", page)
             blueprints |= last["blueprints"]

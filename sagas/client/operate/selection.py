@@ -67,7 +67,8 @@ class Selection(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=T
                 yield saga
 
     def _listed(self, client: Any) -> Iterator[Summary]:
-        name, times = self.type or None, {"since": self.since or None, "until": self.until or None}
+        name = self.type or None
+        times = {"since": self.since or None, "until": self.until or None}
         if self.parent:
             return _all(lambda cursor: client.list(parent=self.parent, limit=_PAGE, cursor=cursor))
         if self.find:  # the index of a search key has sagas of all statuses

@@ -67,7 +67,8 @@ def advice(saga: SagaView, now: float) -> list[str]:
 
 def _next(saga: SagaView, now: float) -> str:
     """Return the sentence about what comes next, or what to do; empty if there is nothing to say."""
-    waiting, status = saga.get("waiting"), saga["status"]
+    waiting = saga.get("waiting")
+    status = saga["status"]
     if waiting is not None and waiting["kind"] == "release":
         until = f" until {moment(waiting['until'])}" if waiting["until"] else ""
         return f"Waiting for a release{until}. {release_awaited(saga)}"
@@ -76,7 +77,8 @@ def _next(saga: SagaView, now: float) -> str:
         return inputs_awaited(saga) + again
     if status not in _NEXT or saga["breaker"]:
         return ""
-    action, ids = next_action(saga, now), {"type": saga["type"], "saga_id": state_of(saga)}
+    action = next_action(saga, now)
+    ids = {"type": saga["type"], "saga_id": state_of(saga)}
     if status in _STOPPED and action.do is Do.NOTHING and action.means:
         return action.means
     late = now - epoch(saga["created_at"]) > _SURELY_BEGUN
@@ -233,7 +235,8 @@ def _errors(saga: SagaView) -> Iterator[str]:
 
 
 def _failure(saga: SagaView, step: StepView, error: ErrorView, *, undo: bool = False) -> str:
-    number, where = _failed_attempt(step, undo=undo), f"{saga['type']} {saga['saga_id']}, step {step['name']}"
+    number = _failed_attempt(step, undo=undo)
+    where = f"{saga['type']} {saga['saga_id']}, step {step['name']}"
     if not number and not step.get("waiting_for"):
         return f"{where} was not called: {_error(error)}"
     return f"{where}, attempt {number} failed: {_error(error)}"

@@ -154,7 +154,8 @@ def needed(code: str, step: str, sagas: str, doubt: Sequence[str] = ()) -> NextA
     the steps whose outcome is unknown; by default ``step``."""
     if code not in _NEEDED:  # a newer service has more codes
         return NextAction(Do.NOTHING, "Look", "The saga needs an operator", step=step)
-    action, doubtful = _NEEDED[code], doubt or (step,)
+    action = _NEEDED[code]
+    doubtful = doubt or (step,)
     keys = ", ".join(f"{sagas.partition(' ')[0] if doubt else 'ID'}:{name}" for name in doubtful)
     words = {"step": step, "sagas": sagas, "doubt": ", ".join(doubtful), "keys": keys}
     problem, means, of = (text.format(**words) for text in (action.problem, action.means, action.step))
@@ -184,7 +185,8 @@ def state_of(saga: Mapping[str, Any]) -> str:
 def command_of(do: Do, saga: Mapping[str, Any], step: str = "") -> str:
     """Return the shell command of an action on a saga; empty if there is none. If the action can name the state of the
     saga, the command does."""
-    name, saga_id = saga["type"], saga["saga_id"]
+    name = saga["type"]
+    saga_id = saga["saga_id"]
     named = state_of(saga) if do in VERBS and VERBS[do].takes_seq else saga_id
     return {
         Do.RESOLVE: f"sagas resolve {name} {named} --reason ...",
@@ -196,7 +198,8 @@ def command_of(do: Do, saga: Mapping[str, Any], step: str = "") -> str:
 
 def next_action(saga: Mapping[str, Any], now: float) -> NextAction:
     """Return the next action on a saga. ``now``: epoch seconds."""
-    action, pivot = _next_action(saga, now), saga.get("past_pivot")
+    action = _next_action(saga, now)
+    pivot = saga.get("past_pivot")
     if not pivot:
         return action
     others = tuple(do for do in action.others if do not in (Do.CANCEL, Do.COMPENSATE))  # the API refuses these
@@ -240,7 +243,8 @@ def _in_flight(saga: Mapping[str, Any], now: float, *, overdue: bool) -> NextAct
         others = (Do.RECOVER, Do.CANCEL) if saga["status"] != SagaStatus.COMPENSATING else (Do.RECOVER,)
         problem = "The saga waits until its inputs can be read"
         return NextAction(Do.NOTHING, "", problem, inputs_awaited(saga), waiting["step"], "inputs-unread", others)
-    lease, breaker = saga.get("lease"), saga.get("breaker")
+    lease = saga.get("lease")
+    breaker = saga.get("breaker")
     if lease and lease.get("expires_at") and epoch(lease["expires_at"]) + _LEASE_SLACK < now:
         means = "Its worker died. The supervisor takes the saga over within a minute. With this action, it does so now."
         return NextAction(Do.RECOVER, "Recover now", "The saga stalled", means, others=(Do.CANCEL,))

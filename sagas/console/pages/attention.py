@@ -134,15 +134,19 @@ def groups_of(desk: Desk, blocks: Blocks) -> tuple[list[Group], int, bool]:
 
 def _of_sagas(desk: Desk, blocks: Blocks, incidents: Sequence[Mapping[str, Any]]) -> list[Group]:
     """Return a group for each incident, with those of its sagas that were read."""
-    groups, heads = list[Group](), dict[str, Mapping[str, Any]]()
+    groups = list[Group]()
+    heads = dict[str, Mapping[str, Any]]()
     for incident, matching in zip(incidents, desk.source.of_incidents(incidents, blocks), strict=True):
         name = incident["type"]
         action = needed(incident["code"], incident["step"], incident_arguments(incident))
         title = f"{name} · {action.problem[:1].lower()}{action.problem[1:]}"
         group = Group(incident["code"].replace("_", " "), name, title, incident["error_type"] or "", action.means)
-        group.runbook, group.do = action.runbook, "" if action.do is Do.NOTHING else str(action.do)
-        group.label, group.others = action.title, tuple(str(do) for do in action.others if do in LABELS)
-        group.since, group.more = incident["first_seen"], max(incident["count"] - len(matching), 0)
+        group.runbook = action.runbook
+        group.do = "" if action.do is Do.NOTHING else str(action.do)
+        group.label = action.title
+        group.others = tuple(str(do) for do in action.others if do in LABELS)
+        group.since = incident["first_seen"]
+        group.more = max(incident["count"] - len(matching), 0)
         group.at_least = incident["at_least"]
         group.selection = Selection(
             type=name,
@@ -190,7 +194,8 @@ def _overdue(sagas: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]:
         means = "The supervisor has not recovered them for two minutes. Recovering them now does no harm."
         new = Group(kind, saga["type"], f"{saga['type']} · {problem}", "", means, "oldest-due-saga", str(Do.RECOVER))
         group = found.setdefault(new.anchor, new)
-        group.label, group.others = LABELS[Do.RECOVER], (str(Do.CANCEL),)
+        group.label = LABELS[Do.RECOVER]
+        group.others = (str(Do.CANCEL),)
         group.since = min(group.since or saga["due_since"], saga["due_since"])
         remark = "due, and no worker has it" if lease is None else "its lease expired"
         group.sagas.append(_item({"label": None, **saga, "updated_at": lease or saga["due_since"]}, remark))
@@ -228,7 +233,8 @@ def _letters(spare: Mapping[str, int]) -> Iterable[Group]:
             title = f"{count} rejected command{'s' * (count > 1)} or event{'s' * (count > 1)}"
             means = "No saga was started or changed by them. Each has the reason; find who sent it."
         group = Group("messages without a saga", name, title, "", means, "dead-letters", more=count)
-        group.link, group.label = f"/letters/{name}", "Read"
+        group.link = f"/letters/{name}"
+        group.label = "Read"
         yield group
 
 
@@ -240,7 +246,8 @@ def _breakers(breakers: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
             error += f"; {last}"
         means = "Sagas wait while one attempt after the other probes the dependency. Fix what the step calls."
         group = Group("breaker open", breaker["type"], title, error, means, "breaker-opened")
-        group.link, group.label = "/breakers", "Show"
+        group.link = "/breakers"
+        group.label = "Show"
         yield group
 
 
@@ -249,19 +256,22 @@ def _pauses(pauses: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
         what = " ".join(part for part in (pause["type"], pause["step"], pause["saga_id"]) if part)
         title = f"starts of {what} · paused" if pause["starts_only"] else f"{what} · paused"
         group = Group("paused", pause["type"], title, pause["reason"] or "")
-        group.means, group.since = "No step starts until it is resumed.", pause["at"]
+        group.means = "No step starts until it is resumed."
+        group.since = pause["at"]
         if pause["starts_only"]:
             group.means = "New sagas are refused; sagas in flight continue. Fix the cause, then resume."
         if pause["by"] == "auto_disable":
             group.runbook = "type-paused"
-        group.link, group.label = f"/types/{pause['type']}", "Show"
+        group.link = f"/types/{pause['type']}"
+        group.label = "Show"
         yield group
 
 
 def _sweeps(desk: Desk) -> Iterable[Group]:
     """Return stopped sweeps, and orphans that sweeps only report."""
     for sweep in desk.source.sweeps():
-        counts, name = sweep["counts"], sweep["type"]
+        counts = sweep["counts"]
+        name = sweep["type"]
         if sweep["stopped"]:
             group = Group("sweep stopped", name, f"{name} · its sweep stopped", sweep["stopped"])
             group.means = "The sweep stays stopped. See what it would sweep, then sweep by hand or fix the cause."
@@ -273,8 +283,10 @@ def _sweeps(desk: Desk) -> Iterable[Group]:
             group.means = "Rolled-back sagas left them behind. The sweep of the type only reports them."
         else:
             continue
-        group.runbook, group.since = "sweep", sweep["began_at"]
-        group.link, group.label = f"/sweeps/{name}", "Look"
+        group.runbook = "sweep"
+        group.since = sweep["began_at"]
+        group.link = f"/sweeps/{name}"
+        group.label = "Look"
         yield group
 
 
@@ -296,5 +308,6 @@ def _waiting(desk: Desk, waiting: Sequence[Mapping[str, Any]]) -> Iterable[Group
         group.since = min(group.since or saga["updated_at"], saga["updated_at"])
         group.sagas.append(_item(saga, _until(step.get("waits_until"))))
         if group.link == "":
-            group.link, group.label = desk.saga_path(saga["type"], saga["saga_id"]), "Review"
+            group.link = desk.saga_path(saga["type"], saga["saga_id"])
+            group.label = "Review"
     return found.values()

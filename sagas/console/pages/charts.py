@@ -30,7 +30,8 @@ def show(desk: Desk, request: Request, name: str) -> Response:
     span = span if span in SPANS else "1h"
     end = (desk.clock() // _STEPPED + 1) * _STEPPED
     begin = end - SPANS[span]
-    happened, short = dict[str, list[float]](), list[str]()
+    happened = dict[str, list[float]]()
+    short = list[str]()
     ended = list[Any]()
     for kind in ("started", *ENDS):
         status = None if kind == "started" else kind

@@ -73,7 +73,8 @@ def type_(desk: Desk, request: Request, name: str, refused: RefusedForm = NOT_SE
     """Return the page of a saga type, with its steps, its pauses, and a form to start a saga. With ``in_flight`` in the
     query, it also has the sagas in flight by release."""
     saga_type = type_named(desk, name)
-    blocks, nothing = desk.blocks(rest=True), list[dict[str, Any]]()
+    blocks = desk.blocks(rest=True)
+    nothing = list[dict[str, Any]]()
     asked = "in_flight" in request.query_params
     return desk.page(
         request,
@@ -113,7 +114,9 @@ def by_release(in_flight: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def breakers(desk: Desk, request: Request) -> Response:
-    blocks, source, nothing = desk.blocks(), desk.source, list[Any]()
+    blocks = desk.blocks()
+    source = desk.source
+    nothing = list[Any]()
     found, types = source.together(
         lambda: blocks.read("circuit breakers", source.breakers, nothing),
         lambda: blocks.read("pauses", source.types, nothing),

@@ -45,7 +45,8 @@ _ENDED = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILE
 def show(
     desk: Desk, request: Request, name: str, saga_id: str, refused: RefusedForm = NOT_SENT, http_status: int = 200
 ) -> Response:
-    blocks, source = desk.blocks(rest=True), desk.source
+    blocks = desk.blocks(rest=True)
+    source = desk.source
     full = source.show(name, saga_id)  # without it, there is no page
     saga, hidden = desk.view_of(full)
     audit = blocks.read("the audit trail", lambda: source.audit(full), [])

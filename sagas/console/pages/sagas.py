@@ -89,7 +89,8 @@ def show(desk: Desk, request: Request) -> Response:
     """Return a page of the list. The filter is in the URL."""
     given = request.query_params
     filter_ = filter_of(desk, given)
-    blocks, source = desk.blocks(), desk.source
+    blocks = desk.blocks()
+    source = desk.source
     nothing: tuple[list[Any], str | None] = [], None
     found, cursor = blocks.read("the sagas", lambda: _page_of(desk, filter_, given.get("cursor") or None), nothing)
     ended = ("COMPENSATED", "CANCELLED", "WAITING")
@@ -151,7 +152,9 @@ def everything(desk: Desk, request: Request) -> Response:
         raise InvalidRequest(
             "the filter is empty", [Problem("type", "choose a type, a status, a time or a text first")]
         )
-    first, count, as_of = list[Any](), 0, ""
+    first = list[Any]()
+    count = 0
+    as_of = ""
     for saga in selection.sagas(desk.source.client):
         count += 1
         as_of = max(as_of, there_since(saga))
@@ -187,7 +190,8 @@ def search(desk: Desk, request: Request) -> Response:
         return RedirectResponse(desk.saga_path(saga["type"], saga["saga_id"]), 303)
     if "=" in text.strip("="):
         return RedirectResponse(f"/sagas?find={quote(text, safe='')}", 303)
-    found, listed = list[Any](), pages(lambda cursor: desk.source.list(limit=_AT_ONCE, cursor=cursor))
+    found = list[Any]()
+    listed = pages(lambda cursor: desk.source.list(limit=_AT_ONCE, cursor=cursor))
     for page in islice(listed, _LOOKED_THROUGH // _AT_ONCE if text else 0):
         found += [
             saga

@@ -116,7 +116,8 @@ class Breakers:
         step = self._registry.get(message.saga).step(message.step)
         if step.on_exhausted is Exhausted.DEAD_LETTER or self._fails_fast(message):
             return 0.0
-        cached, now = self._all[message.saga, message.step], self._clock.now()
+        cached = self._all[message.saga, message.step]
+        now = self._clock.now()
         if not self._fresh(cached, limits):
             return 0.0
         return admit(limits, cached.state, message.saga_id, now, now, self._clock.chance()).wait_until
@@ -143,7 +144,9 @@ class Breakers:
         limits = self._limits_for(message)
         if limits is None:
             return 0.0
-        state, now, chance = self._recent(message.saga, message.step, limits), self._clock.now(), self._clock.chance()
+        state = self._recent(message.saga, message.step, limits)
+        now = self._clock.now()
+        chance = self._clock.chance()
         admission = admit(limits, state, message.saga_id, now, deadline, chance)
         if admission.state is state:
             return admission.wait_until
@@ -229,7 +232,8 @@ class Breakers:
                 outcome = AttemptOutcome.NONE
             case _:
                 return
-        saga, step = after.saga, after.steps[fact.index].name
+        saga = after.saga
+        step = after.steps[fact.index].name
         limits = self._limits(saga, step)
         if limits is None:
             return
@@ -237,8 +241,10 @@ class Breakers:
             self._record(saga, step, limits, after.saga_id, outcome, error)
         except Unavailable:
             # The outcome itself has been committed. A probe without a result counts as lost when its time expires.
-            cached, now = self._all[saga, step], self._clock.now()
-            cached.quiet_until, cached.quiet = now + cached.quiet, min(2 * cached.quiet, _LONGEST_QUIET)
+            cached = self._all[saga, step]
+            now = self._clock.now()
+            cached.quiet_until = now + cached.quiet
+            cached.quiet = min(2 * cached.quiet, _LONGEST_QUIET)
             fields = {"saga": saga, "saga_id": after.saga_id, "step": step}
             self._logger.warning("an outcome was not counted by the circuit breaker", extra=fields)
 
@@ -301,7 +307,8 @@ class Breakers:
     def _learn(self, saga: str, step: str, state: BreakerState | None) -> None:
         """Cache a breaker. ``None`` clears the cache, so the breaker is read next time."""
         cached = self._all[saga, step]
-        cached.state, cached.at = state or BreakerState(), self._clock.now() if state else 0.0
+        cached.state = state or BreakerState()
+        cached.at = self._clock.now() if state else 0.0
         if not cached.state.closed:
             cached.uncounted = 0  # these failures have helped to open it
 

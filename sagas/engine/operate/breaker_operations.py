@@ -71,7 +71,8 @@ class BreakerOperations(Struct, frozen=True):
         before = self.breakers.close(saga, step)
         waiting, more = self._waiting(set() if before.closed else {(saga, step)})
         clock = self.advancer.services.clock
-        end, sent = clock.now() + _BUDGET, 0
+        end = clock.now() + _BUDGET
+        sent = 0
         for state in waiting[saga, step]:
             if clock.now() >= end:
                 break

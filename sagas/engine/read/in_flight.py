@@ -77,11 +77,13 @@ class InFlight(Struct, frozen=True):
         """
         shards = [*self.listing.due_shards, *self.listing.wait_shards]
         shards += [shard for undo in (False, True) for shard in self.listing.paused_shards(saga, undo=undo)]
-        number, after = 0, None
+        number = 0
+        after = None
         if cursor is not None:
             position = IndexPosition.parse(cursor)
             first, _, sort = position.sort.partition(" ")
-            number, after = int(first) if first.isdecimal() else 0, IndexPosition(sort, position.saga_id)
+            number = int(first) if first.isdecimal() else 0
+            after = IndexPosition(sort, position.saga_id)
         listed = list[str]()
         while number < len(shards):
             if len(listed) >= _PAGE and after is not None:

@@ -140,7 +140,8 @@ class Overview(Struct, frozen=True):
         paused = [key for name in held for undo in (False, True) for key in self.listing.paused_shards(name, undo=undo)]
         keys = [*shards, *paused, STOPPED]
         read = self.listing.together([partial(self.listing.due_page, key, NEVER_DUE, None, MOST) for key in keys])
-        due, waits = read[: len(shards) // 2], read[len(shards) // 2 : len(shards)]
+        due = read[: len(shards) // 2]
+        waits = read[len(shards) // 2 : len(shards)]
         stopped = [position.saga_id for position in read[-1]]
         return {
             "at": iso(now),

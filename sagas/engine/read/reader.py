@@ -135,7 +135,8 @@ class Reader(Struct, frozen=True):
         never newer. The ETag is empty if the view can change while the control item does not.
         """
         state = self.stored(name, saga_id)
-        steps, etag = () if state is None else state.steps, ""
+        steps = () if state is None else state.steps
+        etag = ""
         has_children = any(step.waits_for == "children" and step.fan_out.requests_seq for step in steps)
         if state is not None and state.purge is None and not has_children:  # children change the view
             breaker = None if state.current is None else self.breakers.waits_behind(state.saga, state.current.name)
@@ -165,11 +166,14 @@ class Reader(Struct, frozen=True):
             return self._finished(view, remains.state, entries, left_out, remains.hidden)
 
         entries, left_out = self._loaded(state, self.journal.history(saga_id, up_to=state.seq), payloads)
-        texts, pause = Texts.of(entries, left_out, self.registry.redaction(name)), self._pause(state)
-        shown, release = [*map(texts.entry, entries)], self._release(state)
+        texts = Texts.of(entries, left_out, self.registry.redaction(name))
+        pause = self._pause(state)
+        shown = [*map(texts.entry, entries)]
+        release = self._release(state)
         view = saga_view(texts.state(state), shown, paused=pause is not None, release=release)
         view = self._with_children(view, state)
-        view, step = self._finished(view, state, entries, left_out), state.current
+        view = self._finished(view, state, entries, left_out)
+        step = state.current
         if pause is not None:
             [described] = self.pauses.described(dict([pause])).items()
             view["pause"] = pause_view(*described)
@@ -287,7 +291,8 @@ class Reader(Struct, frozen=True):
         starts = self._starts(states)
         summaries = builtins.list[Summary]()
         for state in states:
-            texts, own = Texts(self.registry.redaction(state.saga)), entries.get(state.saga_id, {})
+            texts = Texts(self.registry.redaction(state.saga))
+            own = entries.get(state.saga_id, {})
             shown = {seq: texts.entry(entry) for seq, entry in own.items()}
             summaries.append(
                 summary_view(
@@ -313,11 +318,14 @@ class Reader(Struct, frozen=True):
     ) -> tuple[list[Entry], list[LeftOutView]]:
         """Return the entries, with as many payloads as fit into an answer, and list the payloads that are left out."""
         steps = {step.name: index for index, step in enumerate(state.steps)}
-        room, loaded, left_out = _ROOM if payloads else 0, list[Entry](), list[LeftOutView]()
+        room = _ROOM if payloads else 0
+        loaded = list[Entry]()
+        left_out = list[LeftOutView]()
         for entry in entries:
             key = entry.details.get("payload_ref")
             size = None if entry.payload is None else len(entry.payload.encode())
-            full, reason = entry, "too_large" if payloads else "not_asked_for"
+            full = entry
+            reason = "too_large" if payloads else "not_asked_for"
             if room > 0:
                 try:
                     full, size = self.journal.load_within(entry, room)
@@ -339,10 +347,13 @@ class Reader(Struct, frozen=True):
         state = self.stored(name, saga_id)
         if state is None or state.purge is not None:
             stored = self.read_only(name, saga_id).entries
-            entries, last = [entry for entry in stored if entry.seq > after][:limit], stored[-1].seq
+            entries = [entry for entry in stored if entry.seq > after][:limit]
+            last = stored[-1].seq
         else:
-            entries, last = self.journal.history(saga_id, after=after, up_to=state.seq, limit=limit), state.seq
-        more, texts = bool(entries) and entries[-1].seq < last, Texts(self.registry.redaction(name))
+            entries = self.journal.history(saga_id, after=after, up_to=state.seq, limit=limit)
+            last = state.seq
+        more = bool(entries) and entries[-1].seq < last
+        texts = Texts(self.registry.redaction(name))
         return [audit_view(texts.entry(entry)) for entry in entries], entries[-1].seq if more else None
 
     def list(
@@ -359,7 +370,8 @@ class Reader(Struct, frozen=True):
             states, cursor = self._by_values(names, values, limit, cursor, within)
         elif status in ENDED:
             page = self.listing.by_end(names, str(status), limit, cursor, within)
-            states, cursor = self.control.readable(page.saga_ids), page.cursor
+            states = self.control.readable(page.saga_ids)
+            cursor = page.cursor
         else:
             states, cursor = self._in_flight(names, status, limit, cursor, within)
         summaries = self._summaries([state for state in states if status in (None, state.status.value)])
@@ -394,7 +406,8 @@ class Reader(Struct, frozen=True):
         if status is None or len(ids) >= _MOST_IN_FLIGHT:
             page = self.listing.by_name(names, limit, cursor, within)
             return self.control.readable(page.saga_ids), page.cursor
-        start, (first, last) = IndexPosition.parse(cursor) if cursor is not None else None, within.bounds()
+        start = IndexPosition.parse(cursor) if cursor is not None else None
+        first, last = within.bounds()
         matches = list[tuple[IndexPosition, SagaState]]()
         for state in self.control.readable(builtins.list(dict.fromkeys(ids))):
             position = IndexPosition(iso(state.created_at), state.saga_id)
@@ -433,7 +446,8 @@ class Reader(Struct, frozen=True):
         """
         names = [saga.definition.name for saga in self.registry]
         digits = prefix.replace("-", "")[:12]
-        first, last = int(digits.ljust(12, "0"), 16) / 1000, int(digits.ljust(12, "f"), 16) / 1000
+        first = int(digits.ljust(12, "0"), 16) / 1000
+        last = int(digits.ljust(12, "f"), 16) / 1000
         pages = [self.listing.by_name(names, _MOST_BY_PREFIX, None)]
         if first < _LATEST:
             span = TimeRange(first, min(last, _LATEST) + 1)

@@ -136,7 +136,8 @@ def redacted(
     Two sources say what is hidden: a value's entry, for the code that wrote it, and the deployed type. ``purged``: for
     a purged saga, ``request`` and the steps whose values had hidden parts.
     """
-    stored, places = hidden_by_source(entries), list[str]()
+    stored = hidden_by_source(entries)
+    places = list[str]()
     if not (stored or redaction.hidden or purged):
         return view
 

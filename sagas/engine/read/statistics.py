@@ -72,21 +72,24 @@ class Statistics(Struct, frozen=True):
 
     def of(self, names: Sequence[str], since: float = 0.0) -> StatsView:
         """Count the sagas of some types. ``since``: epoch seconds from which ended sagas count; 0 for the last day."""
-        now, key = self.clock.now(), (*names, str(since))
+        now = self.clock.now()
+        key = (*names, str(since))
         cached = self._cached.get(key)
         if cached is not None and now - cached[0] < _GOOD_FOR:
             return cached[1]
         since = since or now - DAY
-        counted, about = self._indexed(names, since, now), [_ABOUT_INDEX]
+        counted = self._indexed(names, since, now)
+        about = [_ABOUT_INDEX]
         about += [_ABOUT_COUNTS] if any(counts.at_least for counts in counted.values()) else []
         about += self._in_flight(names, counted)
         needing = self.overview.current()
         about.append(_ABOUT_ATTENTION.format(needing["at"]))
         for each in needing["attention"]["types"]:
             if (counts := counted.get(each["type"])) is not None:
-                counts.attention = each["count"]
+                counts.attention = each["count"] - each["continuing"]
                 counts.at_least |= {"attention"} if each["at_least"] else set()
-        queues, pauses = self._queues(names), self.pauses.all()
+        queues = self._queues(names)
+        pauses = self.pauses.all()
         types: list[TypeStats] = [
             {
                 "type": name,
@@ -115,8 +118,10 @@ class Statistics(Struct, frozen=True):
 
     def _indexed(self, names: Sequence[str], since: float, now: float) -> dict[str, _Counted]:
         """Count starts, and ends by status, in indexes."""
-        shards, counted = range(self.listing.shards.number()), {name: _Counted() for name in names}
-        lately, day = TimeRange(now - _RATE, now + 1), TimeRange(since, now + 1)
+        shards = range(self.listing.shards.number())
+        counted = {name: _Counted() for name in names}
+        lately = TimeRange(now - _RATE, now + 1)
+        day = TimeRange(since, now + 1)
         starts = [(name, f"{name}#{shard}") for name in names for shard in shards]
         ends = [(name, status, shard) for name in names for status in sorted(ENDED) for shard in shards]
         count = self.listing.counted

@@ -147,7 +147,8 @@ def summary_view(
     if state.past_pivot and (forward(state) or state.status in (SagaStatus.DEAD_LETTERED, SagaStatus.COMPLETED)):
         summary["past_pivot"] = state.past_pivot
     if state.lease is not None and state.purge is None:  # a purge keeps the lease for good
-        claimed, expires = _when(claimed_at(state.lease.owner)), iso(state.lease.expires_at)
+        claimed = _when(claimed_at(state.lease.owner))
+        expires = iso(state.lease.expires_at)
         summary["lease"] = {"claimed_at": claimed, "expires_at": expires, "heartbeat_at": None}
     return summary
 
@@ -326,7 +327,9 @@ def saga_view(
 ) -> SagaView:
     """Return a saga with its steps. ``release``: as for :func:`summary_view`."""
     by_seq = {entry.seq: entry for entry in entries}
-    settled, progress, step = by_seq.get(state.resolution_seq), state.progress, state.current
+    settled = by_seq.get(state.resolution_seq)
+    progress = state.progress
+    step = state.current
     start = by_seq[1].details if 1 in by_seq else {}
     view: SagaView = {
         **summary_view(state, start, by_seq, paused=paused, release=release, longest=None),
@@ -343,7 +346,8 @@ def saga_view(
     if state.status is SagaStatus.COMPLETED:
         view["result"] = view["steps"][state.steps.index(state.result_step)]["result"]
     if progress is not None and step is not None:
-        message, at = progress.message, iso(progress.at)
+        message = progress.message
+        at = iso(progress.at)
         view["progress"] = {"step": step.name, "fraction": progress.fraction, "message": message, "at": at}
     if settled is not None:
         resolved = [entry for entry in entries if entry.action == "SagaResolved"]  # the last one may correct others
@@ -393,13 +397,16 @@ def _waiting_view(state: SagaState, *, paused: bool) -> WaitingView | None:
 
 def release_view(state: SagaState, plan: Plan) -> WaitingView | None:
     """Return what a saga waits for if the deployed code does not fit its next step."""
-    step, since = state.current, state.settling_since
+    step = state.current
+    since = state.settling_since
     if step is None or state.lease is not None:
         return None
-    failure, until = misfit(plan, state, since or state.updated_at), since and since + plan.settle
+    failure = misfit(plan, state, since or state.updated_at)
+    until = since and since + plan.settle
     if since and state.waiting_for == "signal":  # while its step is not deployed, nobody can send the signal
         own = plan.steps[state.cursor].forward
-        failure, until = own if isinstance(own, Failure) else None, max(until, state.not_before)
+        failure = own if isinstance(own, Failure) else None
+        until = max(until, state.not_before)
     message = state.unreadable if since else ""
     if failure is not None:
         kind = "" if failure.code_missing else f" as {KINDS[step.waits_for]}"
@@ -418,7 +425,8 @@ def read_only_view(
     """Return a saga that can only be read."""
     view = saga_view(state, entries)
     if purge is not None:
-        view["purged_at"], view["purge_reason"] = iso(purge.at), purge.reason
+        view["purged_at"] = iso(purge.at)
+        view["purge_reason"] = purge.reason
         view["objects"] = [{"bucket": bucket, "key": key} for bucket, key in objects]
         view["more_objects"] = more_objects
     return view
@@ -434,7 +442,8 @@ _WRONG_TEXTS = {
 
 def verification_view(saga_id: str, verified: Verified) -> VerificationView:
     """Return the result of verifying a saga's audit trail."""
-    finding, bad = verified.finding, verified.finding.bad
+    finding = verified.finding
+    bad = verified.finding.bad
     view: VerificationView = {
         "saga_id": saga_id,
         "verified": bad is None,

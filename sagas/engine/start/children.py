@@ -127,7 +127,8 @@ def first_entry(
 def new_state(saga_type: SagaType, entry: Entry, now: float = 0.0) -> SagaState:
     """Return the initial state of a saga, from its first entry. ``now``: epoch seconds, if its start died after the
     entry and continues only now, maybe after days. The time that the saga has begins with it."""
-    definition, parent = saga_type.definition, entry.details.get("parent")
+    definition = saga_type.definition
+    parent = entry.details.get("parent")
     return SagaState(
         saga_id=entry.saga_id,
         saga=definition.name,

@@ -164,7 +164,8 @@ class Starter:
         if first.tombstone is not None:
             return False
         try:
-            definition, payload = saga_type.definition, self._journal.load(first).payload
+            definition = saga_type.definition
+            payload = self._journal.load(first).payload
             stored = definition.stored(REQUEST, json.loads(payload or "null"))
             return equal(stored, decode(request, definition.request_type))
         except (InvalidRequest, TypeChanged):
@@ -173,7 +174,8 @@ class Starter:
     def _refusal(self, saga_type: SagaType) -> Paused | None:
         """Return why the type does not accept new sagas now; ``None`` if it does."""
         name = saga_type.definition.name
-        scope, pause = Scope(name), self._pauses.get(Scope(name))
+        scope = Scope(name)
+        pause = self._pauses.get(Scope(name))
         if pause.on and not pause.starts:
             what = f"starts of {name} are paused" if pause.starts_only else f"{name} is paused"
             reason = self._pauses.described({scope: pause})[scope].reason
@@ -194,7 +196,8 @@ class Starter:
         """
         if entry.tombstone is not None:
             return Started(entry.tombstone.state, entry, created=False)
-        saga_id, created = entry.saga_id, False
+        saga_id = entry.saga_id
+        created = False
         state = self._control.get(saga_id)
         if state is None and 2 in self._journal.entries(saga_id, [2]):
             # Read the item again, because it may have been created between the two reads.

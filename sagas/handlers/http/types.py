@@ -28,8 +28,10 @@ def type_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]
     registry = engine.registry
 
     def view_of(name: str, pauses: dict[Scope, Pause]) -> TypeView:
-        definition, now = registry.get(name).definition, engine.clock.now()
-        pause, streak = pauses.get(Scope(name), NO_PAUSE), engine.auto_disabler.streak(name, now)
+        definition = registry.get(name).definition
+        now = engine.clock.now()
+        pause = pauses.get(Scope(name), NO_PAUSE)
+        streak = engine.auto_disabler.streak(name, now)
         views = [pause_view(scope, each) for scope, each in pauses.items() if scope.name == name]
         failing = streak.paused_until > now
         if failing:
@@ -73,7 +75,8 @@ def type_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]
         request = Request(app.current_event.raw_event)
         request.check_query()
         change = read_body(request, PauseChange)
-        step, saga_id = change.step or "", "" if change.saga_id is None else checked_id(change.saga_id)
+        step = change.step or ""
+        saga_id = "" if change.saga_id is None else checked_id(change.saga_id)
         if change.paused or change.active is False:
             kinds = {"starts_only": change.active is False, "starts": change.starts, "undos": change.undos}
             engine.pausing.pause(name, request.actor, change.reason or "", step=step, saga_id=saga_id, **kinds)
@@ -92,7 +95,8 @@ def type_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]
     def openapi() -> Response[str]:
         request = Request(app.current_event.raw_event)
         request.check_query()
-        service, authorizer = os.environ.get("POWERTOOLS_SERVICE_NAME", "Sagas"), os.environ.get("SAGAS_AUTHORIZER", "")
+        service = os.environ.get("POWERTOOLS_SERVICE_NAME", "Sagas")
+        authorizer = os.environ.get("SAGAS_AUTHORIZER", "")
         return answer(200, describe(list(registry), request.base, service, authorizer))
 
     return [list_types, show_type, show_in_flight, change_type, recover, openapi]

@@ -388,7 +388,8 @@ class ControlItems:
         No lease is taken, but the token rises, so no claim overlooks these children. The token rises by a random
         number, which identifies the writer. So a success whose response was lost is recognized (rule 10).
         """
-        step, place = state.steps[index], f"#steps[{index}]"
+        step = state.steps[index]
+        place = f"#steps[{index}]"
         conditions = [
             _READABLE,
             "#token = :seen_token AND #seq = :seen_seq",
@@ -450,7 +451,8 @@ class ControlItems:
     def mark_resumed(self, state: SagaState, due: float) -> bool:
         """End the mark of a paused saga, which becomes due at ``due``; return ``False`` if it is no longer paused. If
         it waits for a release, that wait begins again. A worker may have marked that wait since the saga was read."""
-        model, shard = self._tables.control, shard_of(state.saga_id, self._settings.shards)
+        model = self._tables.control
+        shard = shard_of(state.saga_id, self._settings.shards)
         back = [model.open_shard.set(str(shard)), model.due.set(iso(due)), model.settling_since.remove()]
         if not listed_since(replace(state, settling_since=0.0)):
             back += [model.incident_shard.remove(), model.incident.remove()]

@@ -141,7 +141,8 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
 
 def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> Item:
     """Return a saga's keys in the sparse indexes of ended sagas, of sagas that need an operator, and of due sagas."""
-    item, shard = Item(), shard_of(state.saga_id, settings.shards)
+    item = Item()
+    shard = shard_of(state.saga_id, settings.shards)
     if state.ended_at:
         item["ended"] = {"S": ended_shard(state.saga, state.status, shard)}
     waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at

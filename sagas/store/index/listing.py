@@ -145,7 +145,8 @@ class Listing:
 
     def by_name(self, names: Iterable[str], limit: int, cursor: str | None, within: TimeRange = ALWAYS) -> IdPage:
         """Return sagas of these types, newest first."""
-        model, shards = self._tables.control, self.shards.number()
+        model = self._tables.control
+        shards = self.shards.number()
         keys = [f"{name}#{shard}" for name in names for shard in range(shards)]
         return self._newest(model.by_name, "created_at", keys, limit, cursor, within)
 
@@ -153,7 +154,8 @@ class Listing:
         self, names: Sequence[str], status: str, limit: int, cursor: str | None, within: TimeRange = ALWAYS
     ) -> IdPage:
         """Return sagas of these types that ended with a status. The last to end comes first."""
-        model, shards = self._tables.control, self.shards.number()
+        model = self._tables.control
+        shards = self.shards.number()
         keys = [ended_shard(name, status, shard) for name in names for shard in range(shards)]
         return self._newest(model.by_end, "ended_at", keys, limit, cursor, within)
 
@@ -223,7 +225,8 @@ class Listing:
     def near(self, name: str, shard: int, at: float) -> str | None:
         """Return the id of a type's saga that was started last before ``at`` (epoch seconds), or else first after
         it."""
-        model, key = self._tables.control, f"{name}#{shard}"
+        model = self._tables.control
+        key = f"{name}#{shard}"
         for within, forward in ((model.created_at <= iso(at), False), (model.created_at > iso(at), True)):
             for item in model.by_name.query(key, within, scan_index_forward=forward, limit=1):
                 return str(item.saga_id)
@@ -260,7 +263,8 @@ class Listing:
 
     def _incidents(self, shard: str, most: int, most_sagas: int, kind: Sequence[str]) -> list[Alike]:
         """Group the sagas of one shard. If more of a group follow what was read, they are counted and skipped."""
-        model, found = self._tables.control, list[Alike]()
+        model = self._tables.control
+        found = list[Alike]()
         first, last = _bounds(kind)
         while len(found) < most:
             items = model.incidents.query(shard, model.incident.between(first, last), limit=_KEYS)
@@ -282,7 +286,8 @@ class Listing:
     def needing(self, most: int) -> tuple[dict[str, Needing], list[IndexPosition]]:
         """Count the sagas on the attention list by type, and return the positions that were counted, in order. In each
         shard, at most ``most`` of a type are read, and no saga is."""
-        found, listed = dict[str, Needing](), list[IndexPosition]()
+        found = dict[str, Needing]()
+        listed = list[IndexPosition]()
         read = self.together([partial(self._needing, shard, most) for shard in self._incident_shards])
         for position in itertools.chain.from_iterable(positions for positions, _ in read):
             incident = Incident.parse(position.sort)
@@ -296,7 +301,9 @@ class Listing:
 
     def _needing(self, shard: str, most: int) -> tuple[list[IndexPosition], list[str]]:
         """Return the positions in a shard, at most ``most`` of each type, and the types that may have more of them."""
-        model, found, cut = self._tables.control, list[IndexPosition](), list[str]()
+        model = self._tables.control
+        found = list[IndexPosition]()
+        cut = list[str]()
         first, last = _bounds(())
         while True:
             items = model.incidents.query(shard, model.incident.between(first, last), limit=most)

@@ -63,7 +63,8 @@ class Journal:
         if text is not None:
             text = self._payloads.encrypted(entry.saga_id, _place_of(entry), text)
         if text is not None and self._payloads.is_large(text):
-            text, ref = None, self._payloads.put(entry.saga_id, entry.seq, entry.token or entry.salt, text)
+            ref = self._payloads.put(entry.saga_id, entry.seq, entry.token or entry.salt, text)
+            text = None
         item = attributes_of(
             {
                 "saga_id": entry.saga_id,

@@ -75,7 +75,8 @@ class Streaks:
 
     def forget_failures(self, name: str, failures: Iterable[FailedSaga]) -> None:
         """Remove failed sagas that no longer count."""
-        model, texts = self._tables.streak, {failed.text for failed in failures}
+        model = self._tables.streak
+        texts = {failed.text for failed in failures}
         if texts:
             self._update(name, [model.failures.delete(texts)], model.saga_id.exists())
 
