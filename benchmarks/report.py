@@ -42,7 +42,7 @@ ROWS = (
     Row("over_bare", "... over bare botocore doing the same requests", 2, 1.25),
     Row("latency", "latency p50, one at a time, ms"),
     Row("rate", f"sagas a second, {AT_A_TIME} at a time", 1),
-    Row("at_work", "... invocations at work", 1),
+    Row("at_work", "... invocations that run", 1),
     Row("emulator_cpu", "... CPU of the emulator, ms a saga", 1),
     Row("driver_cpu", "... CPU of the driver, ms a saga", 1),
     Row("dynamodb", "requests to DynamoDB, start included"),
