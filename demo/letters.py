@@ -47,7 +47,7 @@ def redrive(stack: LocalStack, api: Api) -> tuple[dict[str, Any], str]:
     if saga["status"] != "DEAD_LETTERED":
         raise DemoFailed(f"without its topic, create-zip ended {saga['status']}")
     waited = f"{saga['error']['step']} failed: {saga['error']['type']}; it waited as {saga['status']} until redriven"
-    client.redrive("create-zip", saga["saga_id"])
+    client.redrive("create-zip")
     done = client.wait("create-zip", saga["saga_id"], _PATIENCE, after=saga["updated_at"])
     if done["status"] != "COMPLETED":
         raise DemoFailed(f"after the redrive, create-zip is {done['status']}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -16,7 +16,7 @@ from sagas.core.states import ENDED, SagaStatus
 from sagas.core.text import ago, between, clock_time, details_text, end_of, moment, span
 
 if TYPE_CHECKING:
-    from sagas.client.operate.dead_letters import DeadLetter, Failure
+    from sagas.client.operate.dead_letters import DeadLetter
     from sagas.engine.read.answers import (
         AuditEntry,
         IncidentView,
@@ -179,19 +179,16 @@ def show_audit(entries: Sequence[AuditEntry], *, wide: bool = False, family: boo
     display(listing(columns, rows, wide=wide))
 
 
-def show_dead_letters(letters: Sequence[DeadLetter], failures: Mapping[str, Failure], *, wide: bool = False) -> None:
+def show_dead_letters(letters: Sequence[DeadLetter], *, wide: bool = False) -> None:
     ids = short_ids((letter.saga_id for letter in letters), wide=whole(wide))
     messages = short_ids((letter.message_id for letter in letters), wide=whole(wide))
-    columns = {"message": 0, "id": 0, "type": 4, "step": 0, "attempts": 1, "error": 0, "sent": 2, "received": 3}
+    columns = {"message": 0, "id": 0, "type": 4, "step": 0, "sent": 2, "received": 3}
     if unreadable := any(letter.reason for letter in letters):
         columns["unreadable because"] = 0
     rows = list[list[str]]()
     for letter in letters:
         names = ids[letter.saga_id] or "?", letter.saga or "?", letter.step or "?"
-        failure = failures.get(letter.message_id)
-        attempts, error = (failure["attempts"] or 0, failure["error"]) if failure else (0, None)
-        row = [messages[letter.message_id], *names, _count(attempts), error["type"] if error else ""]
-        row += [moment(letter.sent_at), count_of(letter.receives, "time")]
+        row = [messages[letter.message_id], *names, moment(letter.sent_at), count_of(letter.receives, "time")]
         rows.append([*row, letter.reason] if unreadable else row)
     display(listing(columns, rows, wide=wide))
 

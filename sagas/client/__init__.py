@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sagas.client.client import SagaClient
-    from sagas.client.operate.dead_letters import DeadLetter, Kept, Pruned, Redrive
+    from sagas.client.operate.dead_letters import DeadLetter, Kept, Pruned
     from sagas.engine.read.answers import (
         AuditEntry,
         ErrorView,
@@ -49,7 +49,6 @@ __all__ = [
     "Pruned",
     "QueueStats",
     "RecoveryView",
-    "Redrive",
     "SagaClient",
     "SagaErrorView",
     "SagaView",

@@ -24,15 +24,14 @@ _NESTED = "AWS::CloudFormation::Stack"
 
 @dataclass(slots=True)
 class ServiceEndpoints:
-    """The endpoints of a service. ``endpoint_url`` is the URL of an emulator; ``None`` on AWS. ``queues`` has the URLs
-    of queues by saga type and step, ``dead_letter_queues`` those of dead-letter queues by saga type, and that of the
-    command queue as ``COMMANDS``. ``command_queue`` is the URL of the command queue. ``supervisor`` is the name of a
+    """The endpoints of a service. ``endpoint_url`` is the URL of an emulator; ``None`` on AWS.
+    ``dead_letter_queues`` has the URLs of dead-letter queues by saga type, and that of the command queue as
+    ``COMMANDS``. ``command_queue`` is the URL of the command queue. ``supervisor`` is the name of a
     function. Each is empty if unknown."""
 
     api_url: str = ""
     region: str | None = None
     endpoint_url: str | None = None
-    queues: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
     dead_letter_queues: dict[str, str] = field(default_factory=dict[str, str])
     supervisor: str = ""
     command_queue: str = ""
@@ -75,7 +74,7 @@ def endpoints_from_file(directory: Path) -> ServiceEndpoints:
     path = directory / ".sagas" / "local.json"
     try:
         data: dict[str, Any] = json.loads(path.read_text())
-        names = ("api_url", "region", "endpoint_url", "queues", "dead_letter_queues", "supervisor")
+        names = ("api_url", "region", "endpoint_url", "dead_letter_queues", "supervisor")
         values = {name: data[name] for name in names}
         values["dead_letter_queues"] = _with_rejected(data["dead_letter_queues"], data.get("command_dead_letter_queue"))
         values["command_queue"] = data.get("command_queue") or ""
@@ -112,7 +111,6 @@ def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndp
     return ServiceEndpoints(
         api_url=f"{base}/{api.stage}{api.path}",
         region=region,
-        queues=topology.queues,
         dead_letter_queues=_with_rejected(topology.dead_letter_queues, topology.command_dead_letter_queue),
         supervisor=topology.supervisor,
         command_queue=topology.command_queue,

@@ -133,14 +133,14 @@ def close_breaker(desk: Desk, _request: Request, _form: Form, name: str, step: s
 
 
 def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> Response:
-    """Show dead letters, move them back, delete all that no saga needs, or delete one of them."""
+    """Show dead letters, have SQS move them back, delete all that no saga needs, or delete one of them."""
     client = desk.source.client
     said = ""
     fates = dict[str, str]()
     found: list[DeadLetter] | None = None
     if do == "redrive":
-        done = client.redrive(name, reason=_one(form, "reason"))
-        said = _BY_SQS if done.task else f"{len(done.moved)} moved back, {len(done.skipped)} stay."
+        client.redrive(name)
+        said = _BY_SQS
     elif do == "prune":
         dry = _one(form, "really") != "yes"
         done = client.prune(name, dry_run=dry)
@@ -153,7 +153,7 @@ def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> 
         # No audit trail records this deletion, so the console's log names the operator.
         _LOG.warning("%s deleted message %s from the dead letters of %s", getpass.getuser(), gone.message_id, name)
     desk.source.forget()
-    if not said.startswith(_BY_SQS):  # reading would hide messages from SQS's move task
+    if said != _BY_SQS:  # reading would hide messages from SQS's move task
         try:
             found = client.dead_letters(name, 100)
         except SagaError as error:

@@ -131,7 +131,7 @@ def _dead_arrived(state: SagaState, event: MessageArrived) -> Decision:
         return Decision(state, Discard("a newer message is the saga's current one"))
     if 0 < event.sent_at <= state.updated_at:
         return Decision(state, Discard("a duplicate of the dead letter"))
-    return Decision(_claimed(state, event.lease), Write(ev.SagaRetried(event.reason)))
+    return Decision(_claimed(state, event.lease), Write(ev.SagaRetried()))
 
 
 def _work_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: float) -> Decision:

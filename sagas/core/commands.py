@@ -32,7 +32,6 @@ class MessageArrived(Struct, frozen=True):
         message_id: the id that SQS gave it.
         lease: the lease for the receiver.
         sent_at: epoch seconds at which it entered its queue; 0 if unknown.
-        reason: why an operator redrove the message; empty if unknown.
     """
 
     index: int
@@ -42,7 +41,6 @@ class MessageArrived(Struct, frozen=True):
     message_id: str
     lease: Lease
     sent_at: float = 0.0
-    reason: str = ""
 
 
 class Backlog(StrEnum):

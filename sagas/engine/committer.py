@@ -42,8 +42,6 @@ class EntryContext(Struct, frozen=True):
             continues. If the function or its result is ``None``, the next step waits for the next message.
         chained: whether the message was sent for another step. Then it cannot be dead-lettered or reused for a retry of
             this step.
-        redriven_by: the operator who redrove the message from the dead letters: the actor of the retry, but of no later
-            entry. Empty if unknown.
     """
 
     payload: str | None = None
@@ -53,7 +51,6 @@ class EntryContext(Struct, frozen=True):
     message: DeadMessage | None = None
     next_lease: Callable[[SagaState, Send], Lease | None] | None = None
     chained: bool = False
-    redriven_by: str = ""
 
 
 class Committed(Struct, frozen=True):
@@ -253,7 +250,6 @@ class Committer:
             details["reason"] = before.cancel.reason
         if cancelled:  # a running step can end long after the request
             details["requested_at"] = iso(before.cancel.at)
-        redriven_by = context.redriven_by if isinstance(fact, ev.SagaRetried) else ""
         return Entry(
             saga_id=before.saga_id,
             seq=before.seq + 1,
@@ -264,7 +260,7 @@ class Committer:
             token=before.token,
             step=step.name if step else None,
             attempt=getattr(fact, "attempt", None) or None,
-            actor=before.cancel.by if cancelled else redriven_by or context.actor,
+            actor=before.cancel.by if cancelled else context.actor,
             correlation_id=before.correlation_id,
             trace_id=context.trace_id,
             details=details,

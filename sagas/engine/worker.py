@@ -131,7 +131,7 @@ class Worker(Struct, frozen=True):
         # In a chain, even a lease for work without code is short.
         lease = self.advancer.lease() if course.chained else lease_for(saga_type, services.clock, invocation.deadline)
         dying_now = None if message.chained else dying
-        context = EntryContext(trace_id=invocation.trace_id, message=dying_now, redriven_by=message.redriven_by)
+        context = EntryContext(trace_id=invocation.trace_id, message=dying_now)
         return replace(self._arrived(state, message, lease, context), gate=gate)
 
     def _commit_late(self, message: Message, pending: PendingCommit, dying: DeadMessage) -> Committed | None:
@@ -193,7 +193,6 @@ class Worker(Struct, frozen=True):
             message.message_id,
             lease,
             message.sent_at,
-            message.reason,
         )
         return replace(self.advancer.advance(correlated(state, message), arrival, context, message), message=message)
 

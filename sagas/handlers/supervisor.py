@@ -15,18 +15,18 @@ from sagas.handlers.tasks.finding import find
 from sagas.handlers.tasks.overview import write_overview
 from sagas.handlers.tasks.publishing import replay
 from sagas.handlers.tasks.purging import purge
-from sagas.handlers.tasks.recovering import RULES, recover
-from sagas.handlers.tasks.sweeping import sweep, sweeps
+from sagas.handlers.tasks.recovering import RecoverEvent, recover
+from sagas.handlers.tasks.sweeping import SweepEvent, sweep, sweeps
 from sagas.handlers.tasks.ticking import Share, due_tasks
 from sagas.handlers.tasks.verifying import verify
 from sagas.handlers.telemetry import telemetry, traced, tracer
 
 _FIELDS: Mapping[str, Sequence[str]] = {
     "tick": ("time", "sample"),
-    "recover": ("queue", *RULES),
+    "recover": ("queue", *RecoverEvent.__struct_fields__),
     "overview": (),
     "purge": ("queue",),
-    "sweep": ("type", "now", "dry_run", "force", "start_after", "seconds"),
+    "sweep": SweepEvent.__struct_fields__,
     "sweeps": (),
     "verify": ("sample",),
     "replay": ("since", "type", "cursor"),
@@ -64,7 +64,8 @@ def _tick(event: dict[str, Any], context: Any) -> dict[str, Any]:
         _engine().pauses.claim_tables()
     except WrongTables:
         return {}
-    counts, failures = dict[str, Any](), list[Exception]()
+    counts = dict[str, Any]()
+    failures = list[Exception]()
     for number, due in enumerate(tasks, start=1):
         task = due["task"]
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, cast
@@ -12,8 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from sagas.core.events import FACTS, Fact, Reports
-from sagas.core.ids import LONGEST_REASON
-from sagas.core.text import epoch, iso, outside_xml, sendable
+from sagas.core.text import epoch, iso, sendable
 from sagas.errors import FORMAT, InvalidRequest, Problem, check_format
 from sagas.paths import Place
 
@@ -50,46 +48,6 @@ def trace_in(details: object) -> Trace | None:
 def trace_of(headers: Mapping[str, str]) -> Trace | None:
     """Return the trace that starts with the span in these headers; ``None`` if there is none."""
     return Trace(headers["traceparent"], headers.get("tracestate", "")) if "traceparent" in headers else None
-
-
-BY = "redriven_by"
-"""The attribute with the caller's ARN."""
-REASON = "redrive_reason"
-"""The attribute with the reason."""
-
-# Only ARNs of principals are valid, so an attribute cannot impersonate other API callers or the service.
-_PRINCIPAL = re.compile(r"arn:[a-z-]{1,20}:(?:iam|sts)::[0-9]{12}:[!-~]{1,900}")
-
-
-def check_reason(reason: str) -> None:
-    """Refuse a reason that a message cannot contain."""
-    if len(reason) > LONGEST_REASON:
-        raise InvalidRequest("the reason is too long", [Problem("reason", f"longer than {LONGEST_REASON} characters")])
-    if outside_xml(reason):
-        problem = Problem("reason", "has a control character or half a surrogate pair")
-        raise InvalidRequest("the reason cannot be sent", [problem])
-
-
-def redrive_attributes(attributes: Mapping[str, Any], by: str, reason: str) -> dict[str, Any]:
-    """Return the attributes for the copy of a dead letter: the dead letter's own, with this caller and reason."""
-    others = {name: value for name, value in attributes.items() if name not in (BY, REASON)}
-    own = {name: {"DataType": "String", "StringValue": text} for name, text in ((BY, by), (REASON, reason)) if text}
-    return others | own
-
-
-def redriver_of(record: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the caller who redrove a message, and the reason. Either is empty if it is missing or invalid."""
-    by = _text(record, BY)
-    reason = _text(record, REASON)
-    usable = len(reason) <= LONGEST_REASON and not outside_xml(reason)
-    return by if _PRINCIPAL.fullmatch(by) else "", reason if usable else ""
-
-
-def _text(record: Mapping[str, Any], name: str) -> str:
-    value: Any = record.get("messageAttributes")
-    for key in (name, "stringValue"):
-        value = cast("dict[str, Any]", value).get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, str) else ""
 
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
@@ -288,8 +246,6 @@ class Message(Struct, frozen=True):
         trace: the saga's trace, if the saga is traced.
         codeless: whether the work needs no user code, such as the end of a wait. This selects the queue; not in the
             body.
-        redriven_by: the ARN of the caller who redrove the message, from its attributes; else empty.
-        reason: the caller's reason, from its attributes; else empty.
     """
 
     saga_id: str
@@ -309,8 +265,6 @@ class Message(Struct, frozen=True):
     chained: bool = False
     trace: Trace | None = None
     codeless: bool = False
-    redriven_by: str = ""
-    reason: str = ""
     source: str = ""
 
     @property
@@ -348,7 +302,6 @@ def parse_record(record: Mapping[str, Any]) -> Message:
         problem = Problem("attributes", "must have the number of receives and the time of sending")
         raise InvalidRequest("the record does not have the attributes of SQS", [problem]) from None
     place = body.saga_id, body.saga, body.step, body.index, body.undo, body.dispatch
-    redriven_by, reason = redriver_of(record)
     return Message(
         *place,
         hops=body.hops,
@@ -360,8 +313,6 @@ def parse_record(record: Mapping[str, Any]) -> Message:
         pending_commit=body.commit or None,
         inputs=body.inputs or (),
         trace=body.trace or None,
-        redriven_by=redriven_by,
-        reason=reason,
         source=str(record.get("eventSourceARN", "")),
     )
 

@@ -19,7 +19,8 @@ from localstack_client.config import get_service_endpoint
 from localstack_client.session import Session as LocalStackSession
 
 from sagas import SagaClient
-from sagas.client.endpoints import endpoints_from_stack
+from sagas.client.endpoints import deployed_stacks, endpoints_from_stack
+from sagas.topology import Topology
 from tests.e2e.cdk_cli import install, make
 from tests.e2e.stack import Stack, run_sagas, start
 
@@ -170,12 +171,15 @@ class InAccount(Stack):
 
     def _describe(self) -> dict[str, Any]:
         endpoints = endpoints_from_stack(self.session, self._name)
-        (found,) = self.client("cloudformation").describe_stacks(StackName=self._name)["Stacks"]
+        topology, cloudformation = Topology(), self.client("cloudformation")
+        for _, resources, physical_ids in deployed_stacks(cloudformation, self._name):
+            topology.add_stack(resources, physical_ids)
+        (found,) = cloudformation.describe_stacks(StackName=self._name)["Stacks"]
         return {
             "endpoint_url": None,
             "region": endpoints.region,
             "api_url": endpoints.api_url,
-            "queues": endpoints.queues,
+            "queues": topology.queues,
             "dead_letter_queues": endpoints.dead_letter_queues,
             "supervisor": endpoints.supervisor,
             "outputs": {one["OutputKey"]: one["OutputValue"] for one in found["Outputs"]},

@@ -1,27 +1,20 @@
-"""The audit trail tells who redrove a saga and why, where the message that came back says so."""
+"""A message that SQS moves back from the dead letters revives its saga."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import boto3
 import pytest
 
-from sagas import SagaClient
-from sagas.client.endpoints import ServiceEndpoints
-from tests.support.aws import REGION, client
 from tests.support.bench import Bench, Make
 from tests.support.sagas import FAIL, LOG, Stubborn
-
-ANN = "arn:aws:iam::123456789012:user/ann"
 
 pytestmark = pytest.mark.usefixtures("clean")
 
 
 @pytest.fixture
-def dead(deployed: Make, monkeypatch: pytest.MonkeyPatch) -> tuple[Bench, str]:
+def dead(deployed: Make) -> tuple[Bench, str]:
     """A saga that waits with a dead letter, and whose step would work by now."""
-    monkeypatch.setattr("sagas.client.operate.queue_walk._WAIT", 0)
     FAIL["second"] = ValueError("no")
     bench = deployed(Stubborn)
     saga_id = bench.start("stubborn", {"item": "x"})
@@ -29,11 +22,6 @@ def dead(deployed: Make, monkeypatch: pytest.MonkeyPatch) -> tuple[Bench, str]:
     FAIL.clear()
     assert bench.show(saga_id)["status"] == "DEAD_LETTERED"
     return bench, saga_id
-
-
-def operator(bench: Bench) -> SagaClient:
-    where = ServiceEndpoints(queues=bench.stack.queues, dead_letter_queues=bench.stack.dead)
-    return SagaClient("https://127.0.0.1/v1", region=REGION, session=boto3.Session(), endpoints=where)
 
 
 def redriven(bench: Bench, saga_id: str) -> tuple[str, Any]:
@@ -46,32 +34,24 @@ def redriven(bench: Bench, saga_id: str) -> tuple[str, Any]:
     return entry["actor"], entry["details"]["reason"]
 
 
-@pytest.mark.parametrize("reason", ["", "the mail server is back"])
-def test_by_the_operator_with_the_note(dead: tuple[Bench, str], reason: str) -> None:
-    bench, saga_id = dead
-    assert operator(bench).redrive("stubborn", saga_id, reason=reason).moved
-    assert redriven(bench, saga_id) == (client("sts").get_caller_identity()["Arn"], reason)
-
-
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        ({}, ("worker", "")),
-        ({"redriven_by": ANN, "redrive_reason": "why"}, (ANN, "why")),
-        ({"redriven_by": "supervisor", "redrive_reason": "x" * 4_001}, ("worker", "")),
-        ({"redriven_by": "x" * 5_000, "redrive_reason": "why"}, ("worker", "why")),
-    ],
-)
-def test_as_far_as_what_the_message_says_fits(
-    dead: tuple[Bench, str], said: dict[str, str], told: tuple[str, str]
-) -> None:
+def test_what_sqs_moves_back_is_retried_by_the_worker_without_a_reason(dead: tuple[Bench, str]) -> None:
     bench, saga_id = dead
     sqs = bench.stack.sqs
     (letter,) = sqs.receive_message(QueueUrl=bench.stack.dead["stubborn"])["Messages"]
-    attributes = {name: {"DataType": "String", "StringValue": value} for name, value in said.items()}
+    sqs.send_message(QueueUrl=bench.stack.queues["stubborn"]["second"], MessageBody=letter["Body"])
+    assert redriven(bench, saga_id) == ("worker", "")
+
+
+@pytest.mark.parametrize("name", ["redriven_by", "actor"])
+def test_no_attribute_of_a_message_names_an_actor(dead: tuple[Bench, str], name: str) -> None:
+    """Anyone who may send to the queue could write it."""
+    bench, saga_id = dead
+    sqs = bench.stack.sqs
+    (letter,) = sqs.receive_message(QueueUrl=bench.stack.dead["stubborn"])["Messages"]
+    attributes = {name: {"DataType": "String", "StringValue": "arn:aws:iam::123456789012:user/ann"}}
     source = bench.stack.queues["stubborn"]["second"]
     sqs.send_message(QueueUrl=source, MessageBody=letter["Body"], MessageAttributes=attributes)
-    assert redriven(bench, saga_id) == told
+    assert redriven(bench, saga_id) == ("worker", "")
 
 
 def test_a_letter_in_a_wrong_queue_goes_on_to_its_own(dead: tuple[Bench, str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,11 +60,10 @@ def test_a_letter_in_a_wrong_queue_goes_on_to_its_own(dead: tuple[Bench, str], m
     bench, saga_id = dead
     sqs, queues = bench.stack.sqs, bench.stack.queues["stubborn"]
     (letter,) = sqs.receive_message(QueueUrl=bench.stack.dead["stubborn"])["Messages"]
-    said = {"redriven_by": {"DataType": "String", "StringValue": ANN}}
-    sqs.send_message(QueueUrl=queues["first"], MessageBody=letter["Body"], MessageAttributes=said)
+    sqs.send_message(QueueUrl=queues["first"], MessageBody=letter["Body"])
     before = bench.show(saga_id)
     LOG.clear()
     assert bench.invoke("stubborn", "first") == 1
     assert (bench.show(saga_id), LOG) == (before, [])
-    assert redriven(bench, saga_id) == (ANN, "")
+    assert redriven(bench, saga_id) == ("worker", "")
     assert bench.step(saga_id, 1)["attempts"] == before["steps"][1]["attempts"] + 1

@@ -100,6 +100,24 @@ def test_the_task_refuses_what_does_not_fit(desk: Callable[..., SweepDesk], wron
     assert [problem.path for problem in caught.value.problems] == [f"$.{next(iter(wrong))}"]
 
 
+@pytest.mark.parametrize(("limit", "listed"), [({}, 4), ({"seconds": 5}, 2)])
+def test_the_task_takes_no_longer_than_the_event_says(
+    desk: Callable[..., SweepDesk], monkeypatch: pytest.MonkeyPatch, limit: dict[str, int], listed: int
+) -> None:
+    monkeypatch.setattr("sagas.store.journal.objects.PAGE", 2)
+    d = desk()
+    d.owned(4)
+    page = Objects.page
+
+    def take_time(self: Objects, prefix: str, start_after: str = "") -> ObjectPage:
+        d.clock.advance(6)
+        return page(self, prefix, start_after)
+
+    monkeypatch.setattr(Objects, "page", take_time)
+    (report,) = sweep({"task": "sweep", "now": True, **limit}, LambdaContext(900), d.engine)["swept"]
+    assert (report["listed"], report["finished"]) == (listed, listed == 4)
+
+
 # The command
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pytest
 
 from sagas import Saga, step
 from sagas.handlers import supervisor
+from sagas.handlers.tasks.recovering import RecoverEvent
+from sagas.operations import RecoveryOptions
 from tests.handlers.conftest import ANN, Make, Site, begun, ended, request
 from tests.support.aws import LambdaContext
 from tests.support.sagas import FAIL, Fatal, Stubborn, Trip
@@ -393,6 +395,12 @@ def test_stalled_sagas_of_a_type_are_recovered_by_hand(site: Make) -> None:
     for body, path in (({"limit": 0}, "$.limit"), ({"stale_after": -1}, "$.stale_after"), ({"all": 1}, "$.all")):
         refused = s.call("POST", "/types/trip/recover", body)
         assert (refused.status, refused.paths) == (422, [path])
+    refused = s.call("POST", "/types/trip/recover", {"limit": 0, "stale_after": -1, "max_attempts": 1_001})
+    assert (refused.status, refused.paths) == (422, ["$.stale_after", "$.limit", "$.max_attempts"])
+
+
+def test_each_option_of_a_recovery_is_a_field_of_its_event() -> None:
+    assert {field.name for field in fields(RecoveryOptions)} < {*RecoverEvent.__struct_fields__}
 
 
 # Saga types.

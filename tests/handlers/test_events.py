@@ -171,12 +171,35 @@ def test_a_tick_that_does_not_fit(reference: Callable[[], Site], event: Any) -> 
     assert caught.value.problems
 
 
-def test_a_tick_names_the_fields_that_do_not_fit(reference: Callable[[], Site]) -> None:
+@pytest.mark.parametrize(
+    ("event", "problem"),
+    [
+        ({"task": "recover", "limit": 0}, ("$.limit", "Expected `int` >= 1")),
+        ({"task": "recover", "max_attempts": 1_001}, ("$.max_attempts", "Expected `int` <= 1000")),
+        ({"task": "recover", "stale_after": "5"}, ("$.stale_after", "Expected `float | null`, got `str`")),
+        ({"task": "recover", "dry_run": 1}, ("$.dry_run", "Expected `bool`, got `int`")),
+        ({"task": "sweep", "seconds": 0}, ("$.seconds", "Expected `float` > 0.0")),
+        ({"task": "sweep", "start_after": "x" * 1_025}, ("$.start_after", "Expected `str` of length <= 1024")),
+    ],
+)
+def test_a_tick_names_the_field_that_does_not_fit_and_what_does(
+    reference: Callable[[], Site], event: dict[str, Any], problem: tuple[str, str]
+) -> None:
     reference()
     supervisor.reset()
     with pytest.raises(InvalidRequest) as caught:
-        supervisor.handler({"task": "recover", "limit": 0, "type": 1, "max_attempts": 1}, LambdaContext())
-    assert sorted(problem.path for problem in caught.value.problems) == ["$.limit", "$.type"]
+        supervisor.handler(event, LambdaContext())
+    (found,) = caught.value.problems
+    assert (found.path, found.message) == problem
+
+
+def test_a_field_of_a_tick_that_is_null_is_missing(reference: Callable[[], Site]) -> None:
+    reference()
+    supervisor.reset()
+    nothing = dict.fromkeys(("stale_after", "type", "saga_id", "limit", "max_attempts"))
+    assert supervisor.handler({"task": "recover", "dry_run": True, **nothing}, LambdaContext())["due"] == []
+    nothing = dict.fromkeys(("type", "now", "force", "start_after", "seconds"))
+    assert supervisor.handler({"task": "sweep", "dry_run": True, **nothing}, LambdaContext())["swept"]
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,13 @@ def test_it_is_valid_by_the_official_schema(site: Make) -> None:
         assert jsonschema_rs.meta.is_valid(schema)
 
 
+def test_what_a_recovery_takes_is_described_with_its_bounds(site: Make) -> None:
+    body = _described(site)["components"]["schemas"]["RecoveryOptions"]["properties"]
+    assert {"type": "number", "minimum": 0, "maximum": 366 * 86_400} in body["stale_after"]["anyOf"]
+    assert {"type": "integer", "minimum": 1, "maximum": 1_000} in body["limit"]["anyOf"]
+    assert {"type": "string", "maxLength": 4_000, "format": "uuid"} in body["saga_id"]["anyOf"]
+
+
 def test_what_is_answered_is_described_to_the_last_field(site: Make) -> None:
     """Every object of an answer is closed, but for what is the author's or depends on the action."""
     document = _described(site)

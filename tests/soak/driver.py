@@ -199,7 +199,7 @@ class Driver:
     def _redrive(self, life: Life) -> None:
         """Its message is among the dead letters as soon as its queue's receives are used up."""
         with self._redriving:  # looking hides all letters for a moment, from others who look as well
-            moved = self._harbour.client.redrive(life.saga, life.saga_id).moved
+            moved = self._harbour.move_letter(life.saga, life.saga_id)
         if not moved:
             raise Unavailable("its message is not there yet")
 

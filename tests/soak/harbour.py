@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Generator, Iterable, Iterator
@@ -11,7 +12,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from sagas.aws import translated
 from sagas.client import SagaClient
+from sagas.client.operate.queue_walk import QueueWalk
 from sagas.core.states import SagaState
 from sagas.store.control.mapping import state_of
 from tests.e2e.stack import REPOSITORY, Running, launch
@@ -107,6 +110,20 @@ class Harbour:
         return [
             letter for saga, url in self.description["dead_letter_queues"].items() for letter in self._dead(saga, url)
         ]
+
+    def move_letter(self, saga: str, saga_id: str) -> bool:
+        """Move a saga's dead letter back to its step's queue, as by hand in SQS's console. False if there is none."""
+        with QueueWalk(self._sqs, self.description["dead_letter_queues"][saga]) as walk:
+            for message in walk.messages():
+                place = json.loads(message["Body"])
+                if place["saga_id"] == saga_id:
+                    url = self.description["queues"][saga][place["step"]]
+                    copy = {"MessageBody": message["Body"], "MessageAttributes": message.get("MessageAttributes", {})}
+                    with translated("SQS"):
+                        self._sqs.send_message(QueueUrl=url, **copy)
+                    walk.delete(message)
+                    return True
+        return False
 
     def _dead(self, saga: str, url: str) -> Iterator[Letter]:
         while True:

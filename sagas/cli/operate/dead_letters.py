@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sagas.cli.listing import Wide
-from sagas.cli.one_saga import SagaRef, Type, on_saga
-from sagas.cli.output import count_of, emit, fail, plain, plain_line, pretty, say, warn
+from sagas.cli.one_saga import Type
+from sagas.cli.output import count_of, emit, fail, plain, plain_line, pretty, say
 from sagas.cli.tables import show_dead_letters
 from sagas.cli.target import Target, on_target
-from sagas.client.endpoints import COMMANDS
 from sagas.core.text import moment
-from sagas.errors import SagaError
 
 if TYPE_CHECKING:
     from sagas.client import SagaClient
@@ -31,21 +29,12 @@ _Limit = Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of me
 
 @on_target
 def list_dead_letters(target: Target, name: Type, limit: _Limit = 100, wide: Wide = False) -> None:
-    """List dead-lettered messages, with the attempts and the error of their steps. They stay in the queue."""
-    from sagas.client.operate.dead_letters import UNKNOWN, Failure, failures_of
-
-    client = target.client()
-    failures = dict[str, Failure]()
-    letters = client.dead_letters(name, limit)
-    try:
-        failures = failures_of(client, letters)
-    except SagaError as error:
-        warn(f"the attempts and errors are missing: {error}")
+    """List dead-lettered messages. They stay in the queue."""
+    letters = target.client().dead_letters(name, limit)
     if target.as_json:
-        listed = [({name: getattr(letter, name) for name in _LISTED}, letter.message_id) for letter in letters]
-        emit({"dead_letters": [fields | failures.get(message_id, UNKNOWN) for fields, message_id in listed]})
+        emit({"dead_letters": [{field: getattr(letter, field) for field in _LISTED} for letter in letters]})
     elif letters:
-        show_dead_letters(letters, failures, wide=wide)
+        show_dead_letters(letters, wide=wide)
     else:
         say(f"The dead-letter queue of {name} is empty.")
 
@@ -138,31 +127,14 @@ def _delete_stale(target: Target, name: str, *, dry_run: bool) -> None:
     say(f"{count_of(len(pruned.stale), 'message')} {verb}, {len(pruned.kept)} stay.")
 
 
-@on_saga(all_help="All messages of TYPE; without --reason SQS moves them itself")
-def redrive(
-    target: Target,
-    saga: SagaRef,
-    reason: Annotated[str, typer.Option(help="Why; kept in the audit trail. Messages are then moved one by one")] = "",
-) -> None:
-    """Move dead-lettered messages back to their queues, so their sagas continue at the failed step."""
-    if not saga.type:
-        raise typer.BadParameter("needs TYPE", param_hint="--all")
-    name = saga.type
-    saga_id = saga.saga_id or None
-    moves = target.client().redrive(name, saga_id, _report, reason=reason)
+@on_target
+def redrive(target: Target, name: Type) -> None:
+    """Have SQS move all dead-lettered messages back to their queues, so their sagas continue at the failed step."""
+    task = target.client().redrive(name)
     if target.as_json:
-        emit(asdict(moves))
-    elif moves.task is not None:
-        say(f"SQS moves the messages of {name} back to their queues.")
+        emit({"task": task})
     else:
-        for letter in moves.moved:
-            returned = f"Message {letter.message_id} is in the command queue again."
-            say(returned if name == COMMANDS else f"{letter.saga} {letter.saga_id} continues at step {letter.step}.")
-        for letter in moves.skipped:
-            say(f"Message {letter.message_id} stays: its source queue is unknown.")
-        say(f"Moved {count_of(len(moves.moved), 'message')}.")
-    if saga_id is not None and not moves.moved:
-        fail("no dead letter for this saga is visible now; run `sagas retry` instead")
+        say(f"SQS moves the messages of {name} back to their queues.")
 
 
 def _report(count: int) -> None:

@@ -16,7 +16,7 @@ from sagas.operations import Operation
 
 if TYPE_CHECKING:
     from sagas.client.client import SagaClient
-    from sagas.client.operate.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive
+    from sagas.client.operate.dead_letters import DeadLetter, DeadLetterQueue, Pruned
 
 
 _ONE_WALK = Lock()
@@ -29,7 +29,7 @@ class DeadLetterCalls(Calls):
     _arn = ""
 
     def caller(self) -> str:
-        """Return the ARN of the caller, for audit trails; empty if STS does not return it."""
+        """Return the ARN of the caller; empty if STS does not return it."""
         from sagas.aws import translated
 
         if not self._arn:
@@ -76,37 +76,20 @@ class DeadLetterCalls(Calls):
             raise NotFound(f"{where} has no visible message {message_id}; another reader may have it, so try again")
         return letter
 
-    def redrive(
-        self,
-        type: str,
-        saga_id: str | None = None,
-        on_progress: Callable[[int], None] | None = None,
-        *,
-        reason: str = "",
-    ) -> Redrive:
-        """Move dead-lettered messages back to their queues, so their sagas continue at the failed step.
+    def redrive(self, type: str) -> str:
+        """Have SQS move all dead-lettered messages of a type back to their queues, so their sagas continue at the
+        failed step.
 
-        SQS moves all messages of a type, and may still be moving some when this call returns. With ``saga_id`` or
-        ``reason``, or if the endpoint has no such task, the client moves messages one by one. It reads the whole queue
-        page by page, and hides messages from other readers in that time. Only then do the audit trails have the
-        caller's ARN.
+        SQS may still be moving some when this call returns. The audit trails name no operator and no reason;
+        :meth:`retry` records both.
 
-        Args:
-            saga_id: only messages of this saga.
-            on_progress: called after each page with the number of messages read.
-            reason: the reason for the audit trails, at most 4,000 characters.
+        Returns:
+            The handle of SQS's task.
 
         Raises:
-            InvalidRequest: the reason is too long, or has a control character.
-            SagaError: this client has no URLs of queues, or the redrive was refused.
+            SagaError: this client has no URLs of queues, or SQS refused the redrive.
         """
-        from sagas.messaging.message import check_reason
-
-        check_reason(reason)
-        queue = self._dead_letter_queue(type)
-        if saga_id is None and not reason:
-            return queue.redrive(on_progress)
-        return queue.move(saga_id, on_progress, reason)
+        return self._dead_letter_queue(type).redrive()
 
     def prune(
         self,
@@ -169,7 +152,5 @@ class DeadLetterCalls(Calls):
         # Imported late: this loads boto3, which `sagas attention` needs only if the service takes commands.
         from sagas.client.operate.dead_letters import DeadLetterQueue
 
-        url = endpoints.dead_letter_queues[type]
-        sources = endpoints.queues.get(type, {})
         destination = endpoints.command_queue if type == COMMANDS else ""
-        return DeadLetterQueue(self._connect("sqs"), url, sources, self.caller, destination=destination)
+        return DeadLetterQueue(self._connect("sqs"), endpoints.dead_letter_queues[type], destination)

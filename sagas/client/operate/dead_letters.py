@@ -1,37 +1,28 @@
-"""The dead-letter queue of a saga type: reads its messages, moves them back, and deletes stale ones."""
+"""The dead-letter queue of a saga type: reads its messages, has SQS move them back, and deletes stale ones."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from botocore.exceptions import ClientError
-
-from sagas.aws import code_of, translated
+from sagas.aws import translated
 from sagas.client.operate.queue_walk import OnProgress, QueueWalk
 from sagas.core.states import ENDED, SagaStatus
 from sagas.core.text import iso
-from sagas.engine.clock import SystemClock
 from sagas.errors import NotFound, SagaError, full_text
-from sagas.messaging.message import parse_record, redrive_attributes
+from sagas.messaging.message import parse_record
 from sagas.paths import is_path
 from sagas.spellings import HIDDEN
 
 if TYPE_CHECKING:  # the client imports this module
     from sagas.client.client import SagaClient
-    from sagas.engine.read.answers import ErrorView
 
-_AT_ONCE = 16
-"""At most this many sagas are read at a time."""
 _NAMES = ("action", "command", "type", "saga_id", "step")
 """The fields of a command that are no data."""
 _PAYLOAD = 3
 """The index of the payload in an entry that a message carries."""
-_NO_SUCH_ACTION = ("InvalidAction", "UnknownOperationException", "UnsupportedOperation", "NotImplemented")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +56,6 @@ class DeadLetter:
     source: str = field(default="", compare=False)
     reason: str = field(default="", compare=False)
     undo: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Redrive:
-    """The outcome of a redrive.
-
-    Args:
-        task: the handle of SQS's task that moves all messages in the background; ``None`` if they were moved one by
-            one.
-        moved: the messages that the client moved one by one.
-        skipped: messages that stay in the dead-letter queue, because their own queue is unknown.
-    """
-
-    task: str | None = None
-    moved: tuple[DeadLetter, ...] = ()
-    skipped: tuple[DeadLetter, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,50 +116,19 @@ def why_needed(sagas: SagaClient, letter: DeadLetter) -> str:
     return "" if died is not None and letter.number < died else "the saga waits for an operator"
 
 
-class Failure(TypedDict):
-    """The attempts of a step or undo, and its last error; ``None`` if unknown."""
-
-    attempts: int | None
-    error: ErrorView | None
-
-
-UNKNOWN: Failure = {"attempts": None, "error": None}
-
-
-def failures_of(sagas: SagaClient, letters: Iterable[DeadLetter]) -> dict[str, Failure]:
-    """Return the failure of each dead letter, by message id, as its saga has it now. Messages of no saga have none."""
-    owned = [letter for letter in letters if letter.saga_id and not letter.reason]
-
-    def failure(letter: DeadLetter) -> Failure:
-        with suppress(NotFound):
-            for step in sagas.show(letter.saga, letter.saga_id)["steps"]:
-                if step["name"] == letter.step:
-                    return {"attempts": step["undo_attempts" if letter.undo else "attempts"], "error": step["error"]}
-        return UNKNOWN
-
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return dict(zip((letter.message_id for letter in owned), pool.map(failure, owned), strict=True))
-
-
 class DeadLetterQueue:
     """The dead-letter queue of one saga type, or of the command queue.
 
     Args:
         sqs: the client of SQS.
         url: the queue's URL.
-        sources: the URLs of its source queues, by step.
-        mover: returns the ARN of the caller that moves messages; empty if unknown.
         destination: the URL of the command queue, to which all its dead letters return. The function sends them here,
             so SQS does not know where they came from.
     """
 
-    def __init__(
-        self, sqs: Any, url: str, sources: Mapping[str, str], mover: Callable[[], str] = str, *, destination: str = ""
-    ) -> None:
+    def __init__(self, sqs: Any, url: str, destination: str = "") -> None:
         self._sqs = sqs
         self._url = url
-        self._sources = sources
-        self._mover = mover
         self._destination = destination
 
     def peek(self, limit: int) -> list[DeadLetter]:
@@ -208,56 +152,15 @@ class DeadLetterQueue:
                     return _read(message)
         return None
 
-    def redrive(self, on_progress: OnProgress | None = None) -> Redrive:
-        """Have SQS move all messages back. If the endpoint cannot do that, move them one by one."""
-        try:
-            with translated("SQS", quoted=True):
-                to = {"DestinationArn": self._arn_of(self._destination)} if self._destination else {}
-                task = self._sqs.start_message_move_task(SourceArn=self._arn_of(self._url), **to)
-                return Redrive(task=str(task["TaskHandle"]))
-        except SagaError as error:
-            cause = error.__cause__
-            if isinstance(cause, ClientError) and code_of(cause) in _NO_SUCH_ACTION:
-                return self.move(None, on_progress)
-            raise
+    def redrive(self) -> str:
+        """Have SQS move all messages back. Return the handle of its task."""
+        with translated("SQS", quoted=True):
+            to = {"DestinationArn": self._arn_of(self._destination)} if self._destination else {}
+            return str(self._sqs.start_message_move_task(SourceArn=self._arn_of(self._url), **to)["TaskHandle"])
 
     def _arn_of(self, url: str) -> str:
         answer = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
         return str(answer["Attributes"]["QueueArn"])
-
-    def move(self, saga_id: str | None, on_progress: OnProgress | None = None, reason: str = "") -> Redrive:
-        """Move the messages of one saga, or all, back to their queues, with the caller and the reason as attributes.
-        Each message is moved as soon as it is read. A message that is dead-lettered again stays, because the walk
-        through a long queue could move it again and again."""
-        moved: list[DeadLetter] = []
-        remaining: list[DeadLetter] = []
-        resumed = set[str]()
-        began = iso(SystemClock().now())
-        with QueueWalk(self._sqs, self._url, on_progress) as walk:
-            for message in walk.messages():
-                letter = _read(message)
-                if saga_id not in (None, letter.saga_id):
-                    continue
-                if letter.saga_id and letter.saga_id in resumed and letter.sent_at > began:
-                    continue  # the saga was resumed and sent this message later
-                target = self._destination or self._sources.get(letter.step)
-                if target is None:
-                    remaining.append(letter)
-                    continue
-                # Send first, then delete. If the deletion fails, there are two messages, and the saga ignores one of
-                # them.
-                attributes: dict[str, Any] = message.get("MessageAttributes", {})
-                if not self._destination:  # a command's saga has no audit trail yet
-                    attributes = redrive_attributes(attributes, self._mover(), reason)
-                with translated("SQS", quoted=True):
-                    copy = self._sqs.send_message(
-                        QueueUrl=target, MessageBody=message["Body"], MessageAttributes=attributes
-                    )
-                walk.skip(copy["MessageId"])
-                walk.delete(message)
-                moved.append(letter)
-                resumed.add(letter.saga_id)
-        return Redrive(None, tuple(moved), tuple(remaining))
 
     def prune(
         self,

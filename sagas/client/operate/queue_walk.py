@@ -88,10 +88,6 @@ class QueueWalk:
             if self._on_progress is not None and new:
                 self._on_progress(looked)
 
-    def skip(self, message_id: str) -> None:
-        """Never yield this message. The caller has sent it, and it may soon be dead-lettered."""
-        self._seen.add(message_id)
-
     def delete(self, message: Mapping[str, Any]) -> None:
         with translated("SQS", quoted=True):
             self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])

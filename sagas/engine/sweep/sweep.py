@@ -9,8 +9,9 @@ that is missing already counts as deleted.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from sagas.authoring.definition.definition import SagaDefinition
@@ -42,14 +43,14 @@ class SweepRequest(Struct, frozen=True):
         now: sweep at once, without any effect on the scheduled round.
         dry_run: change nothing. This, too, has no effect on the scheduled round.
         force: whether to continue however many orphans there are.
-        start_after: the key after which to begin. Allowed only with ``now`` or ``dry_run``.
+        start_after: the key after which to begin, as S3 can have it. Allowed only with ``now`` or ``dry_run``.
     """
 
     type: str | None = None
     now: bool = False
     dry_run: bool = False
     force: bool = False
-    start_after: str = ""
+    start_after: Annotated[str, Meta(max_length=1024, pattern=r"^[^\ud800-\udfff]*\Z")] = ""
 
 
 class Sweeper(Struct, frozen=True):

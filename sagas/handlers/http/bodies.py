@@ -6,28 +6,28 @@ import re
 from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
+from msgspec import Meta
+
 from sagas.authoring.codec import decode, json_schema
 from sagas.core.ids import LAST_SEQ, LONGEST_REASON
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.http.inputs import Request, invalid
-from sagas.operations import PauseChange, RecoveryOptions, Resolution
+from sagas.operations import PauseChange, Resolution
 
 MOST_RECOVERY_ATTEMPTS = 1_000
 """The largest ``max_recovery_attempts`` that a saga type can declare."""
-
 LONGEST_SILENCE = 366 * 86_400
 """The largest ``stale_after`` in seconds. No saga waits longer, and times computed from it are valid dates."""
 MOST_RECOVERED = 1_000
 """The largest ``limit``. A run recovers about this many sagas per minute."""
-_RECOVERY_BOUNDS: dict[str, dict[str, Any]] = {
-    "saga_id": {"format": "uuid"},
-    "stale_after": {"minimum": 0, "maximum": LONGEST_SILENCE},
-    "limit": {"minimum": 1, "maximum": MOST_RECOVERED},
-    "max_attempts": {"minimum": 0, "maximum": MOST_RECOVERY_ATTEMPTS},
+_BOUNDS = {
+    "attempts": (0, MOST_RECOVERY_ATTEMPTS),
+    "seq": (1, LAST_SEQ),
+    "stale_after": (0, LONGEST_SILENCE),
+    "limit": (1, MOST_RECOVERED),
+    "max_attempts": (0, MOST_RECOVERY_ATTEMPTS),
 }
-"""The bounds of a recovery's fields. :func:`sagas.handlers.tasks.recovering.recover` checks them."""
-_NUMBERS = {"attempts": (0, MOST_RECOVERY_ATTEMPTS), "seq": (1, LAST_SEQ)}
-"""The bounds of the whole numbers in bodies, by field."""
+"""The bounds of the numbers in bodies and in the supervisor's events, by field."""
 _NOT_BLANK = r"[^\u0000-\u0020]"
 
 T = TypeVar("T")
@@ -50,6 +50,12 @@ _PAUSES: tuple[dict[str, Any], ...] = (
 )
 """The valid combinations of fields in a :class:`PauseChange`, without ``paused`` and with it. :func:`_contradictions`
 reports the others."""
+
+
+def within(name: str) -> Meta:
+    """Return the bounds of a number, by its field, for ``Annotated``."""
+    least, most = _BOUNDS[name]
+    return Meta(ge=least, le=most)
 
 
 def read_body(request: Request, type_: type[T]) -> T:
@@ -75,7 +81,7 @@ def _problems(body: Any) -> list[Problem]:
     ]
     problems += [
         Problem(f"$.{name}", f"must be from {least} to {most}")
-        for name, (least, most) in _NUMBERS.items()
+        for name, (least, most) in _BOUNDS.items()
         if values.get(name) is not None and not least <= values[name] <= most
     ]
     if isinstance(body, Resolution) and not re.search(_NOT_BLANK, body.reason):
@@ -112,11 +118,6 @@ def may_be_absent(type_: type[Any]) -> bool:
     )
 
 
-def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a field's values, without null."""
-    return next(variant for variant in schema["anyOf"] if variant != {"type": "null"})
-
-
 def describe_body(type_: type[Any]) -> dict[str, Any]:
     """Return the JSON Schema of the bodies that :func:`read_body` accepts for ``type_``."""
     schema: dict[str, Any] = json_schema(type_)["$defs"][type_.__name__]
@@ -124,17 +125,14 @@ def describe_body(type_: type[Any]) -> dict[str, Any]:
         for variant in item.get("anyOf", [item]):
             if variant == {"type": "string"}:
                 variant["maxLength"] = LONGEST_REASON
-            elif name in _NUMBERS and variant == {"type": "integer"}:
-                least, most = _NUMBERS[name]
+            elif name in _BOUNDS and variant != {"type": "null"}:
+                least, most = _BOUNDS[name]
                 variant |= {"minimum": least, "maximum": most}
+            if name == "saga_id" and variant != {"type": "null"}:
+                variant["format"] = "uuid"
     if type_ is Resolution:
         schema["properties"]["reason"]["pattern"] = _NOT_BLANK
-    if type_ is RecoveryOptions:
-        for name, bounds in _RECOVERY_BOUNDS.items():
-            value = _not_null(schema["properties"][name])
-            value |= bounds
     if type_ is PauseChange:
-        _not_null(schema["properties"]["saga_id"])["format"] = "uuid"
         # Generators of clients do not read if, then and else: they make one class with all fields.
         schema |= {
             "if": {"properties": {"paused": _ABSENT}},

@@ -2,59 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from msgspec import Struct
 
 from sagas.core.text import iso
 from sagas.engine.engine import Engine
 from sagas.engine.read.reports import DueSagaView, RecoveryView
 from sagas.engine.supervise.recovery import RecoveryFilter, RecoveryReport
-from sagas.errors import InvalidRequest, Problem
-from sagas.handlers.http.bodies import LONGEST_SILENCE, MOST_RECOVERED, MOST_RECOVERY_ATTEMPTS
+from sagas.handlers.http.bodies import MOST_RECOVERED, within
 from sagas.handlers.http.inputs import checked_id
 from sagas.handlers.tasks.due import SPARE, recovery_view, report_recovery
-from sagas.handlers.tasks.numbers import is_number
+from sagas.handlers.tasks.events import read_event
 from sagas.handlers.telemetry import telemetry
 from sagas.store.control.mapping import due_at
 
 
-def _whole(value: Any, least: int, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+class RecoverEvent(Struct, frozen=True):
+    """The stalled sagas to recover now. Default: all.
 
+    Args:
+        type: only sagas of this type.
+        saga_id: only this saga.
+        stale_after: the seconds after which a silent saga has stalled. Default: those that its type declares.
+        limit: the maximum number of sagas.
+        max_attempts: only sagas that stalled less often.
+        dry_run: whether only to list them.
+    """
 
-RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "stale_after": (lambda it: is_number(it) and 0 <= it <= LONGEST_SILENCE, f"a number from 0 to {LONGEST_SILENCE}"),
-    "type": (lambda it: isinstance(it, str), "text"),
-    "saga_id": (lambda it: isinstance(it, str), "text"),
-    "limit": (lambda it: _whole(it, 1, MOST_RECOVERED), f"a whole number from 1 to {MOST_RECOVERED}"),
-    "dry_run": (lambda it: isinstance(it, bool), "true or false"),
-    "max_attempts": (
-        lambda it: _whole(it, 0, MOST_RECOVERY_ATTEMPTS),
-        f"a whole number from 0 to {MOST_RECOVERY_ATTEMPTS}",
-    ),
-}
-"""The fields of a ``recover`` event, each with a check of its value and a description of valid values."""
+    type: str | None = None
+    saga_id: str | None = None
+    stale_after: Annotated[float, within("stale_after")] | None = None
+    limit: Annotated[int, within("limit")] = MOST_RECOVERED
+    max_attempts: Annotated[int, within("max_attempts")] | None = None
+    dry_run: bool = False
 
 
 def recover(event: Mapping[str, Any], context: Any, engine: Engine) -> RecoveryView:
-    """Recover due sagas. ``event``: ``{"task": "recover"}``, optionally with ``stale_after`` in seconds, ``type`` (only
-    this type), ``saga_id`` (only this saga), ``max_attempts`` (only sagas that stalled less often), ``limit`` (the
-    maximum number of sagas) and ``dry_run`` (only list them)."""
-    options = {field: event[field] for field in RULES if event.get(field) is not None}
-    wrong = {field: RULES[field][1] for field, value in options.items() if not RULES[field][0](value)}
-    if wrong:
-        problems = [Problem(f"$.{field}", f"must be {what}") for field, what in wrong.items()]
-        raise InvalidRequest("the recovery is invalid", problems)
-    saga_id = checked_id(options["saga_id"]) if "saga_id" in options else None
-    selection = RecoveryFilter(options.get("type"), saga_id, options.get("max_attempts"))
+    """Recover due sagas. ``event`` has the fields of :class:`RecoverEvent`."""
+    chosen = read_event(event, RecoverEvent)
+    saga_id = checked_id(chosen.saga_id) if chosen.saga_id is not None else None
+    selection = RecoveryFilter(chosen.type, saga_id, chosen.max_attempts)
     if selection.name is not None:
         engine.registry.get(selection.name)
-    stale_after = float(options["stale_after"]) if "stale_after" in options else None
-    limit = options.get("limit", MOST_RECOVERED)
-    if options.get("dry_run"):
-        return {**recovery_view(RecoveryReport()), "due": _due(engine, selection, stale_after, limit)}
+    if chosen.dry_run:
+        return {**recovery_view(RecoveryReport()), "due": _due(engine, selection, chosen.stale_after, chosen.limit)}
     budget = context.get_remaining_time_in_millis() / 1000 - SPARE
-    report = engine.recovery.run(budget, stale_after, limit, None if selection == RecoveryFilter() else selection)
+    narrow = None if selection == RecoveryFilter() else selection
+    report = engine.recovery.run(budget, chosen.stale_after, chosen.limit, narrow)
     view = recovery_view(report)
     report_recovery(report, view)
     # Write the metric only when needed, because each hour in which a metric is written costs money.

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta
 from msgspec.structs import asdict, replace
 
-from sagas.authoring.shapes.scalars import has_surrogate
 from sagas.engine.engine import Engine
 from sagas.engine.sweep.orphans import SweepReport
 from sagas.engine.sweep.sweep import Sweeper, SweepRequest, sweeper_of
-from sagas.errors import InvalidRequest, Problem
-from sagas.handlers.tasks.numbers import is_number
+from sagas.handlers.tasks.events import read_event
 from sagas.handlers.telemetry import telemetry
 from sagas.messaging.work import BULK, SweepRound, Work
 from sagas.store.schedule.sweep_rounds import Round
@@ -21,38 +20,27 @@ from sagas.store.schedule.sweep_rounds import Round
 _RESERVE = 20.0
 """Seconds reserved in a long invocation for the current page. A page takes a second or two, or longer with retries."""
 
-_FLAGS = ("now", "dry_run", "force")
-_TEXTS = ("type", "start_after")
-_LONGEST_TEXT = 1_024
-"""Maximum characters of a text. S3's names and keys are not longer."""
 _NOT_LOGGED = ("sample", "start_after", "type")
 """Fields that are not logged: keys, which may contain a caller's data, and ``type``, which log lines call ``saga``."""
 
 
+class SweepEvent(SweepRequest, frozen=True):
+    """A sweep, and the maximum number of seconds for it. Default: the time that the function has."""
+
+    seconds: Annotated[float, Meta(gt=0)] | None = None
+
+
 def sweep(event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, Any]:
-    """Sweep the due saga types, or the type that the event names. ``event``: ``{"task": "sweep"}``, optionally with
-    ``type`` (only this type), ``now`` (regardless of the schedule), ``dry_run``, ``force`` (regardless of the number of
-    orphans), ``start_after`` (a key) and ``seconds`` (the maximum duration). Returns ``{"swept": [...]}``: a report per
-    type."""
-    options = {name: event[name] for name in (*_FLAGS, *_TEXTS) if event.get(name) is not None}
-    kinds = {name: "true or false" for name in _FLAGS if not isinstance(options.get(name, False), bool)}
-    for name in _TEXTS:
-        text = options.get(name, "")
-        if not isinstance(text, str) or len(text) > _LONGEST_TEXT or has_surrogate(text):
-            kinds[name] = "text"
-    if kinds:
-        problems = [Problem(f"$.{name}", f"must be {kind}") for name, kind in kinds.items()]
-        raise InvalidRequest("the event is invalid", problems)
+    """Sweep the due saga types, or the type that the event names. ``event`` has the fields of :class:`SweepEvent`.
+    Returns ``{"swept": [...]}``: a report per type."""
+    request = read_event(event, SweepEvent)
     remaining = context.get_remaining_time_in_millis() / 1000
     budget = max(remaining - _RESERVE, remaining / 2)
-    seconds: Any = event.get("seconds", budget)
-    if not is_number(seconds) or seconds <= 0:
-        raise InvalidRequest("the event is invalid", [Problem("$.seconds", "must be a number above 0")])
-    request = SweepRequest(**options)
+    seconds = budget if request.seconds is None else min(budget, request.seconds)
     sweeper = _sweeper(engine)
     if request.type is not None:
         sweeper.declared(request.type)
-    reports = sweeper.run(request, engine.clock.now() + min(budget, seconds))
+    reports = sweeper.run(request, engine.clock.now() + seconds)
     for report in reports:
         if report.bucket or report.error:  # otherwise the round was only sent to the queue
             _log_report(report)

@@ -29,7 +29,8 @@ def due_tasks(event: Mapping[str, Any], every: float) -> list[dict[str, Any]]:
     """Return the events of the tasks that are due at a tick. A task is due at the first tick of its period. The
     ``event`` has ``time``, a whole minute, and ``sample``, the number of audit trails to verify each day; 0 for none.
     ``every``: seconds between two ticks."""
-    time, sample = event.get("time"), event.get("sample")
+    time = event.get("time")
+    sample = event.get("sample")
     try:
         minute = round(epoch(time if isinstance(time, str) else "") / 60)
     except (ValueError, OverflowError):

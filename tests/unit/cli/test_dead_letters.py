@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from sagas.client import DeadLetter, Redrive
+from sagas.client import DeadLetter
 from sagas.client.operate.dead_letters import Pruned
-from tests.unit.cli.conftest import DEAD, Run
-from tests.unit.client.stub import BEGAN, SAGA_ID, StubApi, a_saga, a_step
+from tests.unit.cli.conftest import Run
+from tests.unit.client.stub import BEGAN, SAGA_ID
 
 
 class TestDeadLetters:
@@ -44,36 +44,6 @@ class TestDeadLetters:
         (one,) = json.loads(run("dlq", "list", "create-zip", "--json").stdout)["dead_letters"]
         assert (one["reason"], "body" in one) == ("the message's body is not JSON", False)
 
-    def test_are_listed_with_the_attempts_and_the_error(
-        self, api: StubApi, run: Run, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        mine = replace(self.LETTER, saga="create-zip", saga_id=SAGA_ID, step="announce", number=(1, 0), reason="")
-
-        def letters(*_: object) -> list[DeadLetter]:
-            return [mine, replace(mine, message_id="m-13", undo=True), replace(self.LETTER, message_id="m-14")]
-
-        monkeypatch.setattr("sagas.client.SagaClient.dead_letters", letters)
-        api.will(200, DEAD)
-        listed = json.loads(run("dlq", "list", "create-zip", "--json").stdout)["dead_letters"]
-        error = {"type": "NotFound", "message": "no\n\x1b[31mtopic"}
-        # The undo of the step has not begun, and the third message is of no saga.
-        assert [(one["attempts"], one["error"]) for one in listed] == [(4, error), (0, error), (None, None)]
-        assert {call.path for call in api.asked} == {f"/v1/sagas/create-zip/{SAGA_ID}"}
-        head, first, *_ = run("dlq", "list", "create-zip").stdout.splitlines()
-        assert (head.split()[4:6], first.split()[4:6]) == (["attempts", "error"], ["4", "NotFound"])
-
-    def test_are_listed_without_the_api(self, api: StubApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-        letter = replace(self.LETTER, saga="create-zip", saga_id=SAGA_ID, step="ship", number=(1, 0), reason="")
-
-        def letters(*_: object) -> list[DeadLetter]:
-            return [letter]
-
-        monkeypatch.setattr("sagas.client.SagaClient.dead_letters", letters)
-        api.will(403, {"message": "User is not authorized"})
-        listed = run("dlq", "list", "create-zip")
-        assert (listed.exit_code, "m-12" in listed.stdout) == (0, True)
-        assert listed.stderr.startswith("sagas: the attempts and errors are missing: ")
-
     def test_half_a_character_in_one_stops_no_command(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         letter = replace(self.LETTER, saga="create-zip", saga_id="\ud800", number=(1, 0), reason="")
 
@@ -87,10 +57,9 @@ class TestDeadLetters:
         assert "message m-12" in run("dlq", "show", "create-zip").stdout
         assert "stays: its saga does not exist" in run("dlq", "delete", "create-zip", "m-12", "--yes").output
 
-    def test_are_listed_in_80_columns(self, api: StubApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_are_listed_in_80_columns(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         for name, value in (("FORCE_COLOR", "1"), ("COLUMNS", "80")):  # as on a terminal
             monkeypatch.setenv(name, value)
-        api.will(200, a_saga("RUNNING", steps=[a_step("ship")]))
         message = "5298ae8f-7c74-4674-8880-f5d740e53341"
         letter = replace(self.LETTER, saga="a-long-name-of-a-type", saga_id=SAGA_ID, step="ship", message_id=message)
 
@@ -138,19 +107,20 @@ class TestDeadLetters:
         assert asked == [("create-zip", "m-12")] * 2
         assert run("dlq", "delete", "create-zip", "z", "--yes").exit_code == 1
 
-    @pytest.mark.parametrize("one", ["--all", SAGA_ID])
-    def test_are_moved_back_with_a_reason(self, run: Run, monkeypatch: pytest.MonkeyPatch, one: str) -> None:
-        asked = list[tuple[Any, ...]]()
+    def test_are_moved_back_by_sqs(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked = list[str]()
 
-        def redrive(_client: object, name: str, saga_id: str | None, _tell: object, *, reason: str = "") -> Redrive:
-            asked.append((name, saga_id, reason))
-            return Redrive(moved=(self.LETTER,))
+        def redrive(_client: object, name: str) -> str:
+            asked.append(name)
+            return "handle"
 
         monkeypatch.setattr("sagas.client.SagaClient.redrive", redrive)
-        assert run("dlq", "redrive", "create-zip", one, "--reason", "it is up").exit_code == 0
-        assert asked == [("create-zip", None if one == "--all" else one, "it is up")]
-        assert run("dlq", "redrive", "create-zip").exit_code == 2
-        assert run("dlq", "redrive", "--all").exit_code == 2
+        assert (
+            run("dlq", "redrive", "create-zip").stdout == "SQS moves the messages of create-zip back to their queues.\n"
+        )
+        assert json.loads(run("dlq", "redrive", "create-zip", "--json").stdout) == {"task": "handle"}
+        assert asked == ["create-zip"] * 2
+        assert run("dlq", "redrive", "create-zip", SAGA_ID).exit_code == 2
 
     def test_stale_ones_are_deleted(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         asked = list[tuple[Any, ...]]()

@@ -1,4 +1,4 @@
-"""Dead letters: seen without being taken, and moved back as they were."""
+"""Dead letters: seen without being taken, and moved back by SQS."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from botocore.stub import Stubber
 
-from sagas.client.operate.dead_letters import DeadLetterQueue, Redrive
+from sagas.client.operate.dead_letters import DeadLetterQueue
 from sagas.errors import SagaError, Unavailable
 from sagas.messaging.message import CarriedInput, Message, PendingCommit
 
@@ -18,14 +18,12 @@ THREE = "01a206b8-c3e1-7000-8000-000000000003"
 
 
 class Queues:
-    """A dead-letter queue with two messages of ours and a stranger, and the queues of two steps."""
+    """A dead-letter queue with two messages of ours and a stranger."""
 
     def __init__(self, sqs: Any) -> None:
         self.sqs = sqs
-        self.dead, self.upload, self.announce = (
-            sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("dead", "upload", "announce")
-        )
-        self.queue = DeadLetterQueue(sqs, self.dead, {"upload": self.upload, "announce": self.announce})
+        self.dead = sqs.create_queue(QueueName="dead")["QueueUrl"]
+        self.queue = DeadLetterQueue(sqs, self.dead)
 
     def send(self, saga_id: str, step: str) -> None:
         named = {"saga": "create-zip", "saga_id": saga_id, "step": step}
@@ -85,21 +83,14 @@ def test_a_rejected_message_is_named_by_its_attributes(queues: Queues) -> None:
 def test_rejected_commands_return_to_their_queue(queues: Queues) -> None:
     """The function has sent them, so SQS does not know where they came from, and would move none."""
     commands = queues.sqs.create_queue(QueueName="commands")["QueueUrl"]
-    letters = DeadLetterQueue(queues.sqs, queues.dead, {}, destination=commands)
-    queues.received(queues.dead)
-    attributes = {f"a{number}": {"DataType": "String", "StringValue": "x"} for number in range(10)}
-    queues.sqs.send_message(QueueUrl=queues.dead, MessageBody='{"a": NaN}', MessageAttributes=attributes)
+    letters = DeadLetterQueue(queues.sqs, queues.dead, commands)
     asked = {"SourceArn": f"{ARN}:dead", "DestinationArn": f"{ARN}:commands"}
     with Stubber(queues.sqs) as stubber:
         stub = cast("Any", stubber)
         for name in ("commands", "dead"):
             stub.add_response("get_queue_attributes", {"Attributes": {"QueueArn": f"{ARN}:{name}"}})
         stub.add_response("start_message_move_task", {"TaskHandle": "handle"}, asked)
-        assert letters.redrive() == Redrive(task="handle")
-    done = letters.move(None, reason="the sender is fixed")
-    assert (len(done.moved), done.skipped) == (1, ())
-    (message,) = queues.received(commands)
-    assert (message["Body"], len(message["MessageAttributes"])) == ('{"a": NaN}', 10)
+        assert letters.redrive() == "handle"
 
 
 def test_peeking_tells_whose_they_are_and_leaves_them(queues: Queues) -> None:
@@ -123,9 +114,6 @@ def test_no_request_and_no_result_is_shown_in_a_body(queues: Queues) -> None:
     assert body["inputs"] == [[1, "aa", "bb", "***"], [2, "cc", "", None, []]]
     assert body["commit"]["payload"] == "***"
     assert (letter.number, letter.reason) == ((4, 0), "")
-    queues.queue.move(THREE)
-    (moved,) = queues.received(queues.upload)
-    assert moved["Body"] == message.body
 
 
 def test_no_text_that_may_quote_a_value_is_shown_in_a_body(queues: Queues) -> None:
@@ -150,7 +138,6 @@ def test_one_that_is_nested_too_deeply_is_like_any_other_that_no_function_could_
     (letter,) = [one for one in queues.queue.peek(100) if one.message_id == sent]
     assert (letter.saga_id, letter.body) == ("", deep)
     assert letter.reason
-    assert len(queues.queue.move(None).moved) == 2
     taken = queues.queue.take(sent)
     assert taken is not None
     assert taken.body == deep
@@ -161,32 +148,6 @@ def test_peeking_stops_at_the_limit(queues: Queues) -> None:
         queues.send(f"more {number}", "upload")
     assert len(queues.queue.peek(11)) == 11
     assert len(queues.queue.peek(100)) == 15
-
-
-def test_moving_one_sagas_leaves_the_others(queues: Queues) -> None:
-    done = queues.queue.move("two")
-    assert ([letter.saga_id for letter in done.moved], done.skipped) == (["two"], ())
-    (message,) = queues.received(queues.announce)
-    assert message["Body"] == '{"saga_id":"two","index":1}'
-    assert {name: value["StringValue"] for name, value in message["MessageAttributes"].items()} == {
-        "saga": "create-zip", "saga_id": "two", "step": "announce",
-    }  # fmt: skip
-    assert len(queues.received(queues.dead)) == 2
-
-
-def test_moving_all_leaves_what_belongs_nowhere(queues: Queues) -> None:
-    done = queues.queue.move(None)
-    assert {letter.saga_id for letter in done.moved} == {"one", "two"}
-    assert len(queues.received(queues.upload)) == len(queues.received(queues.announce)) == 1
-    assert len(done.skipped) == 1
-    assert [message["Body"] for message in queues.received(queues.dead)] == ["hello"]
-
-
-def test_a_message_that_cannot_be_sent_stays(queues: Queues) -> None:
-    queues.sqs.delete_queue(QueueUrl=queues.upload)
-    with pytest.raises(SagaError, match="NonExistentQueue"):
-        queues.queue.move("one")
-    assert len(queues.received(queues.dead)) == 3
 
 
 class TestTask:
@@ -200,19 +161,14 @@ class TestTask:
 
     def test_is_started_for_all_messages(self, stubbed: Any) -> None:
         stubbed.add_response("start_message_move_task", {"TaskHandle": "handle"}, {"SourceArn": "arn:dead"})
-        assert DeadLetterQueue(stubbed.client, "https://dead", {}).redrive() == Redrive(task="handle")
-
-    def test_is_replaced_by_hand_where_there_is_none(self, stubbed: Any) -> None:
-        stubbed.add_client_error("start_message_move_task", "InvalidAction")
-        stubbed.add_response("receive_message", {})
-        assert DeadLetterQueue(stubbed.client, "https://dead", {}).redrive() == Redrive()
+        assert DeadLetterQueue(stubbed.client, "https://dead").redrive() == "handle"
 
     def test_that_is_refused_is_an_error(self, stubbed: Any) -> None:
         stubbed.add_client_error("start_message_move_task", "AccessDenied", "not you")
         with pytest.raises(SagaError, match="SQS StartMessageMoveTask: AccessDenied: not you"):
-            DeadLetterQueue(stubbed.client, "https://dead", {}).redrive()
+            DeadLetterQueue(stubbed.client, "https://dead").redrive()
 
     def test_that_is_throttled_may_be_tried_later(self, stubbed: Any) -> None:
         stubbed.add_client_error("start_message_move_task", "RequestThrottled")
         with pytest.raises(Unavailable):
-            DeadLetterQueue(stubbed.client, "https://dead", {}).redrive()
+            DeadLetterQueue(stubbed.client, "https://dead").redrive()

@@ -13,7 +13,6 @@ import pytest
 
 from sagas.client.operate.dead_letters import DeadLetter, DeadLetterQueue
 from sagas.client.operate.queue_walk import QueueWalk
-from sagas.engine.clock import SystemClock
 from sagas.errors import SagaError, Unavailable
 
 RECEIVE = 0.05
@@ -43,7 +42,6 @@ class LongQueue:
     most_alive: int = 0
     most_hidden: int = 0
     deleted: set[int] = field(default_factory=set[int])
-    sent: list[str] = field(default_factory=list[str])
 
     def __post_init__(self) -> None:
         self.alive: list[ref[Message]] = []
@@ -94,10 +92,6 @@ class LongQueue:
         del self.hidden[number]
         self.deleted.add(number)
 
-    def send_message(self, *, MessageBody: str, **_: Any) -> dict[str, str]:
-        self.sent.append(json.loads(MessageBody)["saga_id"])
-        return {"MessageId": f"new-{len(self.sent)}"}
-
     def change_message_visibility_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> None:
         held = [self._held(entry["ReceiptHandle"]) for entry in Entries]
         self._show([number for number in held if number in self.hidden])
@@ -131,7 +125,7 @@ def test_each_of_5_000_letters_is_looked_at_once_and_the_kept_are_visible_again(
         looked.append(letter.saga_id)
         return "it waits" if int(letter.saga_id[:8]) % 2 else ""
 
-    done = DeadLetterQueue(queue, "dead", {}).prune(why, None, dry_run=False, on_progress=told.append)
+    done = DeadLetterQueue(queue, "dead").prune(why, None, dry_run=False, on_progress=told.append)
     assert len(looked) == len(set(looked)) == 5_000
     assert (len(done.stale), len(done.kept)) == (2_500, 2_500)
     assert queue.deleted == set(range(0, 5_000, 2))
@@ -145,7 +139,7 @@ def test_each_of_5_000_letters_is_looked_at_once_and_the_kept_are_visible_again(
 def test_more_than_may_be_held_are_given_back_on_the_way(pace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagas.client.operate.queue_walk.MOST_HELD", 500)
     queue = pace(LongQueue(5_000))
-    done = DeadLetterQueue(queue, "dead", {}).prune(lambda _: "it waits", None, dry_run=True)
+    done = DeadLetterQueue(queue, "dead").prune(lambda _: "it waits", None, dry_run=True)
     assert len({kept.letter.message_id for kept in done.kept}) == len(done.kept) == 5_000
     assert queue.most_hidden <= 510
     assert queue.visible() == 5_000
@@ -154,61 +148,18 @@ def test_more_than_may_be_held_are_given_back_on_the_way(pace: Any, monkeypatch:
 def test_a_walk_ends_though_the_queue_only_ever_shows_the_same(pace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagas.client.operate.queue_walk.MOST_HELD", 50)
     queue = pace(LongQueue(2_000, stubborn=True))
-    done = DeadLetterQueue(queue, "dead", {}).prune(lambda _: "it waits", None, dry_run=True)
+    done = DeadLetterQueue(queue, "dead").prune(lambda _: "it waits", None, dry_run=True)
     assert len(done.kept) == 60
     assert queue.visible() == 2_000
 
 
-def test_one_sagas_letter_is_found_anywhere_and_those_passed_are_visible_again(pace: Any) -> None:
+def test_one_letter_is_found_anywhere_and_those_passed_are_visible_again(pace: Any) -> None:
     queue = pace(LongQueue(5_000))
-    done = DeadLetterQueue(queue, "dead", {"upload": "upload"}).move(SAGAS[4_999])
-    assert [letter.saga_id for letter in done.moved] == queue.sent == [SAGAS[4_999]]
+    taken = DeadLetterQueue(queue, "dead").take("m-4999")
+    assert taken is not None
+    assert taken.saga_id == SAGAS[4_999]
     assert queue.deleted == {4_999}
     assert queue.visible() == 4_999
-
-
-def test_what_the_walk_itself_moved_is_not_moved_again(pace: Any) -> None:
-    """Its step may fail and its queue give it up while the walk goes on: it has the id that it was sent with."""
-    queue = pace(LongQueue(5))
-    dead = DeadLetterQueue(queue, "dead", {"upload": "upload"})
-
-    def dies_at_once(**_: Any) -> dict[str, str]:
-        queue.counts.append(14)
-        queue.waiting.append(len(queue.counts) - 1)
-        return {"MessageId": f"m-{queue.waiting[-1]}"}
-
-    queue.send_message = dies_at_once
-    assert len(dead.move(None).moved) == 5
-
-
-def test_what_dies_again_as_another_message_is_not_moved_again(pace: Any) -> None:
-    """A retry that waits is a new message, with an id of its own, which may die while the walk goes on."""
-    queue = pace(LongQueue(5))
-    owners, sent_at = dict[int, str](), dict[int, float]()
-    message_of, epoch = queue._message, SystemClock().now()
-
-    def message(number: int) -> Message:
-        made = message_of(number)
-        if number in owners:
-            made["Body"] = body_of(owners[number])
-        made["Attributes"] = {"SentTimestamp": str(int(sent_at.get(number, epoch - 3_600) * 1000))}
-        return made
-
-    def dies_anew(*, MessageBody: str, **_: Any) -> dict[str, str]:
-        queue.sent.append(json.loads(MessageBody)["saga_id"])
-        number = len(queue.counts)
-        if number < 100:
-            owners[number], sent_at[number] = queue.sent[-1], epoch + 60
-            queue.counts.append(14)
-            queue.waiting.append(number)
-        return {"MessageId": f"new-{number}"}
-
-    queue._message, queue.send_message = message, dies_anew
-    # An older letter of one of them, which was retried before: whichever comes first, both go back.
-    owners[4] = SAGAS[0]
-    done = DeadLetterQueue(queue, "dead", {"upload": "upload"}).move(None)
-    assert sorted(queue.sent) == [SAGAS[0], *SAGAS[:4]]
-    assert len(done.moved) == queue.visible() == 5
 
 
 def test_those_of_a_page_that_were_not_looked_at_are_given_back_on_an_error(pace: Any) -> None:
@@ -223,20 +174,17 @@ def test_those_of_a_page_that_were_not_looked_at_are_given_back_on_an_error(pace
         return "it waits"
 
     with pytest.raises(SagaError):
-        DeadLetterQueue(queue, "dead", {}).prune(unreadable, None, dry_run=False)
+        DeadLetterQueue(queue, "dead").prune(unreadable, None, dry_run=False)
     assert queue.visible() == 300
 
 
 def test_sixty_on_moto(sqs: Any) -> None:
     """Not more: what moto takes for a receive grows with the messages that are hidden."""
     url = sqs.create_queue(QueueName="dead")["QueueUrl"]
-    upload = sqs.create_queue(QueueName="upload")["QueueUrl"]
     for begin in range(0, 60, 10):
         entries = [{"Id": str(i), "MessageBody": body_of(SAGAS[begin + i])} for i in range(10)]
         sqs.send_message_batch(QueueUrl=url, Entries=entries)
-    queue = DeadLetterQueue(sqs, url, {"upload": upload})
-    assert [letter.saga_id for letter in queue.move(SAGAS[59]).moved] == [SAGAS[59]]
+    queue = DeadLetterQueue(sqs, url)
     done = queue.prune(lambda letter: "" if letter.saga_id < SAGAS[40] else "it waits", None, dry_run=False)
-    assert (len(done.stale), len(done.kept)) == (40, 19)
-    assert len(queue.move(None).moved) == 19
-    assert queue.peek(1_000) == []
+    assert (len(done.stale), len(done.kept)) == (40, 20)
+    assert {letter.saga_id for letter in queue.peek(1_000)} == set(SAGAS[40:60])

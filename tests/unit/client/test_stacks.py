@@ -73,7 +73,7 @@ def test_finds_parts_also_in_nested_stacks(stubbed: StubbedSession) -> None:
     stubbed.will_hold("arn:nested", QUEUES, inner)
     found = endpoints_from_stack(cast("boto3.Session", stubbed), "shop")
     assert found.api_url == "https://abc.execute-api.eu-central-1.amazonaws.com/v1"
-    assert (found.queues, found.dead_letter_queues) == ({"pay": {"take": "https://take"}}, {"pay": "https://dead"})
+    assert found.dead_letter_queues == {"pay": "https://dead"}
     assert (found.region, found.endpoint_url, found.supervisor) == ("eu-central-1", None, "shop-Supervisor")
 
 

@@ -106,7 +106,7 @@ class Queue:
     def __init__(self, sqs: Any) -> None:
         self._sqs = sqs
         self.url: str = self._sqs.create_queue(QueueName="dead")["QueueUrl"]
-        self.queue = DeadLetterQueue(self._sqs, self.url, {})
+        self.queue = DeadLetterQueue(self._sqs, self.url)
 
     def send(self, saga_id: str, dispatch: int) -> None:
         body = f'{{"saga":"zip","saga_id":"{saga_id}","step":"upload","dispatch":{dispatch},"hops":0}}'

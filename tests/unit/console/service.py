@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from sagas.client import DeadLetter, Redrive
+from sagas.client import DeadLetter
 from sagas.errors import Conflict, NotFound, SagaError, StateChanged
 from sagas.operations import Operation
 from tests.unit.client.stub import BEGAN, SEQ, a_saga, a_step, an_overview, attention
@@ -291,9 +291,9 @@ class FakeService:
         self.letters = [each for each in self.letters if each.saga_id not in saga_ids]
         return ""
 
-    def redrive(self, name: str, saga_id: str | None = None, *, reason: str = "") -> Redrive:
-        self._did("redrive", saga_id, reason)
-        return Redrive(moved=tuple(self.letters))
+    def redrive(self, name: str) -> str:
+        self._did("redrive", name)
+        return "handle"
 
     def signal(self, name: str, saga_id: str, step: str, value: Any) -> Any:
         self._did("signal", saga_id, step, value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sagas.client.operate.dead_letters import Kept, Pruned, Redrive
+from sagas.client.operate.dead_letters import Kept, Pruned
 from sagas.errors import Unavailable
 from tests.unit.client.stub import SEQ
 from tests.unit.console.conftest import Browser, text_of
@@ -36,12 +36,6 @@ class TestLetters:
         assert "Message m-1 is deleted." in answer.text
         assert ("delete_letter", "create-zip", "m-1") in service.did()
         assert caplog.messages == ["ann deleted message m-1 from the dead letters of create-zip"]
-
-    def test_all_are_moved_back_with_a_note(self, browser: Browser, service: FakeService) -> None:
-        service.letters = [a_letter()]
-        assert 'name="reason"' in browser.get("/letters/create-zip").text
-        assert "1 moved back, 0 stay." in browser.submit("/letters/create-zip/redrive", reason="it is up").text
-        assert ("redrive", None, "it is up") in service.did()
 
     def test_the_saga_of_one_is_retried(self, browser: Browser, service: FakeService) -> None:
         service.letters = [a_letter(saga="create-zip", saga_id=numbered(1), reason=""), a_letter(message_id="m-2")]
@@ -77,12 +71,9 @@ class TestLetters:
         assert browser.submit("/letters/create-zip/look").status_code == 503
 
     def test_those_that_sqs_moves_are_not_looked_at_meanwhile(self) -> None:
-        class Moving(FakeService):
-            def redrive(self, name: str, saga_id: str | None = None, *, reason: str = "") -> Redrive:
-                return Redrive(task="t-1")
-
-        service = Moving()
+        service = FakeService()
         assert "SQS moves them back." in Browser(service).open().submit("/letters/create-zip/redrive").text
+        assert ("redrive", "create-zip") in service.did()
         assert ("dead_letters", "create-zip") not in service.asked
 
     def test_of_an_unknown_type(self, browser: Browser) -> None:

@@ -272,7 +272,6 @@ def test_a_first_message_is_claimed() -> None:
         (WAITING, {"message_id": "n", "sent_at": NOW - 90}, (Discard("a duplicate of the dead letter"),)),
         (WAITING, {"message_id": "n", "hops": 1}, (Discard("a newer message is the saga's current one"),)),
         (WAITING, {"message_id": "n", "sent_at": NOW}, (Write(ev.SagaRetried()),)),
-        (WAITING, {"message_id": "n", "sent_at": NOW, "reason": "it is up"}, (Write(ev.SagaRetried("it is up")),)),
     ],
 )
 def test_a_message_is_answered(state: SagaState, given: dict[str, object], expected: tuple[Then | Send, ...]) -> None:
