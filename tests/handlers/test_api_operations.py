@@ -98,7 +98,7 @@ def test_only_the_right_to_read_shows_payloads(site: Make, name: str) -> None:
         s.run()
     assert VOUCHER in json.dumps(s.show(saga_id))
     answer = _ask(s, name, "o-1" if name == "start" else saga_id)
-    assert answer.status in (200, 202)
+    assert answer.status in (200, 202), f"{answer.body}: add the body of {name} to _ask"
     assert answer.body["saga_id"] == saga_id
     assert VOUCHER not in json.dumps(answer.body)
 

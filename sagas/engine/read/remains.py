@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
-from sagas.core.events import FACTS, NOT_OWED, DeadLetterCause
+from sagas.core.events import FACTS, NOT_OWED, DeadLetterCause, Fact, MessageResent
 from sagas.core.states import ENDED, Attempts, Cancel, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.text import iso
 from sagas.engine.registry import SagaType
@@ -121,7 +121,7 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         resolution_seq=settling.seq if settling and settling.action == "SagaResolved" else 0,
     )
     # A message that was sent again does not show what became of the attempt before it.
-    moves = [entry for entry in entries if entry.action not in ("MessageResent", "SagaRecovered")]
+    moves = [entry for entry in entries if not issubclass(FACTS.get(entry.action, Fact), MessageResent)]
     followed = {entry.seq: following.action for entry, following in pairwise(moves)}
     for entry in entries:
         again = _runs_again(entry, followed.get(entry.seq))
