@@ -53,7 +53,7 @@ class Measured:
         start_cpu: that of the function behind POST.
         latency: saga by saga.
         rates: sagas a second, ten at a time, round by round.
-        at_work: its steps' invocations at work in these rounds, on average.
+        running: its steps' invocations that ran at a time in these rounds, on average.
         emulator_cpu: processor time of the emulator in these rounds, a saga.
         driver_cpu: that of the driver.
         cold: process by process.
@@ -67,7 +67,7 @@ class Measured:
     start_cpu: list[float] = field(default_factory=list[float])
     latency: list[float] = field(default_factory=list[float])
     rates: list[float] = field(default_factory=list[float])
-    at_work: list[float] = field(default_factory=list[float])
+    running: list[float] = field(default_factory=list[float])
     emulator_cpu: list[float] = field(default_factory=list[float])
     driver_cpu: list[float] = field(default_factory=list[float])
     cold: list[ColdStart] = field(default_factory=list[ColdStart])
@@ -161,7 +161,7 @@ class Experiment:
                 if number:
                     results = self.results[variant.name]
                     results.rates.append(len(sagas) / took)
-                    results.at_work.append(sum(mark.ended - mark.begun for ran in sagas for mark in ran.marks) / took)
+                    results.running.append(sum(mark.ended - mark.begun for ran in sagas for mark in ran.marks) / took)
                     results.emulator_cpu.append((cpu_of(self._emulator) - emulator) / len(sagas))
                     results.driver_cpu.append((time.process_time() - driver) / len(sagas))
 

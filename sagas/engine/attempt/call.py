@@ -120,15 +120,9 @@ def call_code(
     began: Callable[[], None],
     changed: Collection[str],
 ) -> str | None:
-    """Call a step, or its undo: on an instance of its own, and with context variables of its own.
-
-    Args:
-        await_result: awaits what ``async`` code returned.
-        began: called before the code.
-        changed: steps whose results cannot be used, even if they match their types.
-
-    Returns: the result as JSON text; ``None`` for an undo.
-    """
+    """Call a step, or its undo, on an instance and with context variables of its own. Returns the result as JSON text;
+    ``None`` for an undo. ``await_result`` awaits what ``async`` code returned. ``changed``: steps whose results cannot
+    be used, even if they match their types."""
     code = step.code(undo=undo)
     arguments: dict[str, Any] = {}
     for parameter in code.parameters:
