@@ -13,8 +13,8 @@ Event = TypeVar("Event", bound=msgspec.Struct)
 
 
 def read_event(event: Mapping[str, Any], kind: type[Event]) -> Event:
-    """Return an event as its class declares it. A field that is null is missing. An error names the first invalid field,
-    and what is allowed."""
+    """Return an event as its class declares it; null is a missing field. An error names the first invalid field, and
+    what is allowed."""
     fields = {name: value for name, value in event.items() if value is not None}
     try:
         return msgspec.convert(fields, kind)
