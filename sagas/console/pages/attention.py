@@ -111,7 +111,7 @@ def groups_of(desk: Desk, blocks: Blocks) -> tuple[list[Group], int, bool]:
     unknown: Mapping[str, Any] = {"incidents": nothing, "at_least": True}
     uncounted: Mapping[str, Any] = {"overdue": {"sagas": nothing}, "breakers": nothing, "pauses": nothing}
     overview = blocks.read("overdue sagas, breakers and pauses", source.overview, uncounted)
-    letters = blocks.read("dead letters", source.letters_of_all, dict[str, int | None]())
+    letters = blocks.read("dead letters", lambda: _known(source.letters_of_all()), None) or {}
     incidents, waiting = source.together(
         lambda: blocks.read("the sagas that need an operator", source.incidents, unknown),
         lambda: blocks.read("sagas that wait for a signal", source.waiting, nothing),
@@ -203,6 +203,11 @@ def _overdue(sagas: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]:
             as_of = max(lease, group.selection.as_of) if group.selection else lease
             group.selection = Selection(type=saga["type"], statuses=_RUNNING, stalled=True, as_of=as_of)
     return found.values()
+
+
+def _known(letters: dict[str, int | None]) -> dict[str, int | None] | None:
+    """Return the numbers of dead letters; ``None`` if none is known, for example because every call is refused."""
+    return letters if any(count is not None for count in letters.values()) else None
 
 
 def _spare(letters: Mapping[str, int | None], incidents: Mapping[str, Any]) -> dict[str, int]:

@@ -224,12 +224,12 @@ def test_while_the_api_is_away_the_page_stays_and_then_recovers(console: Open, s
 
 
 def test_what_could_not_be_read_is_tried_again_within_ten_seconds(console: Open, service: FakeService) -> None:
-    service.refuses["breakers"] = Unavailable("away", 5)
+    service.refuses["overview"] = Unavailable("away", 5)
     tab = console(service)
     tab.page.clock.install()
     page = tab.go("/")
     page.clock.pause_at(time.time() + 3_600)  # from here on, time moves only by what follows
-    unread = page.get_by_text("Circuit breakers could not be read since")
+    unread = page.get_by_text("Overdue sagas, breakers and pauses could not be read since")
     assert unread.is_visible()
     assert page.get_by_role("heading", name="the undo of capture failed").is_visible()
     for _ in range(8):  # the page does not change, and asks less and less often
