@@ -21,6 +21,9 @@ from benchmarks.variables import STEP
 from benchmarks.variants import AT_A_TIME, BARE, CHAINED, DURABLE, ORDER, OURS, REFUSED, STEPS, Variant
 
 _TOGETHER = 4
+_COUNTED = 2
+"""Sagas that run at a time while their requests are counted. With more, some would run in processes that are new, and
+read what a process keeps for a few seconds."""
 _WARM_UP = 3
 """Sagas of each variant before those that are measured."""
 
@@ -113,14 +116,14 @@ class Experiment:
     def _counted(self, variant: Variant) -> Measured:
         """Count the requests of a few sagas. Others came before them, so that what is asked only once is not among
         them, and they start together, so that what is kept for a few seconds is kept."""
-        self._sagas(variant, _TOGETHER, _TOGETHER)
-        happy = self._sagas(variant, _TOGETHER, _TOGETHER)
+        self._sagas(variant, _TOGETHER, _COUNTED)
+        happy = self._sagas(variant, _TOGETHER, _COUNTED)
         chained = variant is CHAINED
         ids = [ran.saga_id for ran in happy]
         since, works = min(ran.begun for ran in happy), OURS.invocations if chained else 0
         measured = Measured(noted(self._directory, variant.name, ids, since, works))
         if variant.undoing is not None:
-            undone = self._runner.run(variant.name, REFUSED, variant.undoing, many=_TOGETHER, at_a_time=_TOGETHER)
+            undone = self._runner.run(variant.name, REFUSED, variant.undoing, many=_TOGETHER, at_a_time=_COUNTED)
             for ran in undone:
                 self._stage.require(variant.name, ran.saga_id, "COMPENSATED")
             ids, works = [ran.saga_id for ran in undone], (OURS.undoing or 0) if chained else 0
