@@ -145,7 +145,7 @@ class Advancer(Struct, frozen=True):
 
     def _next_inputs(self, committed: Committed, message: Message | None) -> tuple[CarriedInput, ...]:
         state = committed.state
-        if message is None or not self.carry or state.saga not in self.registry:
+        if message is None or not message.inputs or not self.carry or state.saga not in self.registry:
             return ()
         taken = self.registry.get(state.saga).still_taken(state)
         return next_inputs(message.inputs, committed.entry, state.digest, taken)

@@ -171,7 +171,8 @@ class InAccount(Stack):
 
     def _describe(self) -> dict[str, Any]:
         endpoints = endpoints_from_stack(self.session, self._name)
-        topology, cloudformation = Topology(), self.client("cloudformation")
+        topology = Topology()
+        cloudformation = self.client("cloudformation")
         for _, resources, physical_ids in deployed_stacks(cloudformation, self._name):
             topology.add_stack(resources, physical_ids)
         (found,) = cloudformation.describe_stacks(StackName=self._name)["Stacks"]

@@ -129,7 +129,8 @@ def _keys(b: Bench, saga_id: str) -> set[str]:
 
 def test_it_is_listed_with_its_release_and_until_when_it_waits(settling: Callable[..., Bench]) -> None:
     b = settling(First)
-    saga_id, other = in_flight(b, "book"), in_flight(b, "book")
+    saga_id = in_flight(b, "book")
+    other = in_flight(b, "book")
     deployed(b, WithoutPay)
     reader = b.engine.reader
     assert reader.incidents(None)["incidents"] == [], "nobody has looked yet"

@@ -86,7 +86,8 @@ def _listed(items: Iterable[dict[str, Any]], settings: StoreSettings) -> Iterato
     for item in items:
         if "status" in item and "name_shard" in item:
             state = state_of(item)
-            listed, expected = item.get("incident"), item_of(state, settings, 1.0).get("incident")
+            listed = item.get("incident")
+            expected = item_of(state, settings, 1.0).get("incident")
             if listed != expected:
                 yield f"the attention list has {state.saga_id} under {listed}, not {expected}"
 

@@ -67,7 +67,8 @@ class _Answer:
 
 def client_of(site: Site) -> SagaClient:
     """Return a client that calls the API's handler, one call at a time."""
-    client, one_at_a_time = SagaClient("https://x.execute-api.eu-central-1.amazonaws.com/prod"), threading.Lock()
+    client = SagaClient("https://x.execute-api.eu-central-1.amazonaws.com/prod")
+    one_at_a_time = threading.Lock()
 
     def send(method: str, url: str, data: bytes, headers: Mapping[str, str]) -> Any:
         path, query = urlsplit(url).path.removeprefix("/prod"), parse_qsl(urlsplit(url).query, keep_blank_values=True)
