@@ -153,7 +153,9 @@ class Batch:
 
         sleep = self.sleep or self._stop.wait
         report.stopped = paced(
-            *(report.unfinished[:most], partial(outcome_of, call=self._call, sleep=sleep), settle),
+            report.unfinished[:most],
+            partial(outcome_of, call=self._call, sleep=sleep),
+            settle,
             rate=self.rate,
             clock=self.clock,
             sleep=sleep,
@@ -169,9 +171,19 @@ class Batch:
         report = self.report
         self._began_at = self._began_at or now
         return JobRecord(
-            *(self.job, self.service, self.action, self.selection, self.reason, self._began_at, now),
-            *({**self.options}, self.rate, left_out(self.selection, picked=bool(self.picked))),
-            *(ended, report.stopped, report.counts),
+            job=self.job,
+            service=self.service,
+            action=self.action,
+            selection=self.selection,
+            reason=self.reason,
+            began_at=self._began_at,
+            written_at=now,
+            options={**self.options},
+            rate=self.rate,
+            left_out=left_out(self.selection, picked=bool(self.picked)),
+            ended=ended,
+            stopped=report.stopped,
+            counts=report.counts,
         )
 
     def _write(self, *, ended: bool = False) -> None:
