@@ -45,8 +45,9 @@ class Jobs:
     def again(self, name: str) -> Batch:
         """Return a job that is to be run again. Raises ``NotFound`` if this user has no such job, and
         ``InvalidRequest`` if it is for another service, or its file does not say for which sagas it was."""
-        if name in self._jobs:
-            return self._jobs[name][0]
+        batch, _ = self._jobs.get(name, (None, None))
+        if batch is not None:
+            return batch
         record = self.folder.read(name)
         if record.service != self._service:
             raise InvalidRequest(f"job {name} is for another service", [Problem("job", f"is for {record.service}")])
@@ -67,19 +68,24 @@ class Jobs:
                 batch.report.stopped = str(error)
 
         with self._lock:
-            if not self.is_running(batch.job):
+            running = self.running()
+            if batch.job not in running:
                 self._jobs[batch.job] = batch, threads.start(f"sagas-job-{batch.job}", run, _LOG)
-            for old in [name for name in self._jobs if not self.is_running(name)][:-_REMEMBERED]:
+            for old in [name for name in self._jobs if name not in running | {batch.job}][:-_REMEMBERED]:
                 del self._jobs[old]
 
-    def is_running(self, name: str) -> bool:
-        return name in self._jobs and self._jobs[name][1].is_alive()
+    def running(self) -> set[str]:
+        """Return the names of the jobs that this console runs."""
+        return {name for name, (_, thread) in self._jobs.copy().items() if thread.is_alive()}
 
     def get(self, name: str) -> tuple[JobRecord, Batch | None]:
-        """Return a job as its file has it and, if this console has begun it, the job itself. Raises ``NotFound`` if
-        this user has no such job."""
-        batch = self._jobs[name][0] if name in self._jobs else None
-        return (batch.record(ended=not self.is_running(name)), batch) if batch else (self.folder.read(name), None)
+        """Return a job as its file has it and, if this console has begun it, the job itself; its record says whether
+        it had ended before its counts were read. Raises ``NotFound`` if this user has no such job."""
+        batch, thread = self._jobs.get(name, (None, None))
+        if batch is None or thread is None:
+            return self.folder.read(name), None
+        ended = not thread.is_alive()
+        return batch.record(ended=ended), batch
 
     def all(self) -> tuple[list[JobRecord], list[str]]:
         """Return the user's jobs on this service, the newest first, and why files cannot be read."""
@@ -88,6 +94,7 @@ class Jobs:
 
     def stop(self, name: str) -> None:
         """Have a job stop before its next call."""
-        if name not in self._jobs:
+        batch, _ = self._jobs.get(name, (None, None))
+        if batch is None:
             raise NotFound(f"this console runs no job {name!r}")
-        self._jobs[name][0].stop()
+        batch.stop()

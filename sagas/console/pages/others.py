@@ -142,14 +142,17 @@ def sweeps_of_all(desk: Desk, request: Request) -> Response:
 
 def jobs(desk: Desk, request: Request) -> Response:
     """Return the list of the user's jobs on this service, also those of the command line."""
+    begun = desk.jobs.running()  # before the files are read, since a job writes its file before it ends
     records, problems = desk.jobs.all()
-    running = {record.job for record in records if desk.jobs.is_running(record.job)}
+    running = {record.job for record in records if record.job in begun and not record.ended}
     return desk.page(request, "jobs.html", jobs=records, problems=problems, running=running)
 
 
 def job(desk: Desk, request: Request, name: str) -> Response:
     """Return the page of a job. If this console runs it, it has the outcome of each saga."""
     record, batch = desk.jobs.get(name)
+    # Whether it runs is part of what was read: a job that ends now has more outcomes than its record.
+    running = batch is not None and not record.ended
     # Use copies, because outcomes can still arrive.
     outcomes = [] if batch is None else [*batch.report.outcomes.copy().values()]
     outcomes.sort(key=lambda outcome: outcome.outcome == "done")  # the unsuccessful ones first
@@ -164,11 +167,12 @@ def job(desk: Desk, request: Request, name: str) -> Response:
         request,
         "job.html",
         job=record,
-        running=desk.jobs.is_running(name),
+        running=running,
         report=batch and batch.report,
         rows=rows,
         more=len(outcomes) - len(rows),
         remaining=record.counts.get("chosen", 0) - settled,
+        not_tried=record.counts.get("chosen", 0) - settled - record.counts.get("failed", 0),
         resumable=batch is not None or not record.left_out,
     )
 

@@ -343,7 +343,7 @@ class TestItsFile:
 
 def ended(jobs: Jobs, name: str) -> None:
     end = time.monotonic() + 10
-    while jobs.is_running(name):
+    while name in jobs.running():
         assert time.monotonic() < end, "the job goes on"
         time.sleep(0.001)
 
@@ -366,6 +366,39 @@ def test_a_job_can_be_stopped_and_goes_on(tmp_path: Path) -> None:
         assert batch.report.stopped == "you stopped it"
     assert 0 < len(service.did()) < 50
     assert len(service.did()) == len({call[1] for call in service.did()}) == batch.report.count("done")
+
+
+@pytest.mark.parametrize(("reads", "page"), [("get", "/jobs/{}"), ("all", "/jobs")])
+def test_a_page_does_not_mix_what_a_job_had_done_with_what_it_is_now(
+    monkeypatch: pytest.MonkeyPatch, reads: str, page: str
+) -> None:
+    called, go_on = threading.Event(), threading.Event()
+
+    class Slow(Running):
+        def retry(self, name: str, saga_id: str, reason: str = "", *, seq: int) -> Any:
+            called.set()
+            assert go_on.wait(10)
+            super().retry(name, saga_id, reason, seq=seq)
+
+    read = getattr(Jobs, reads)
+
+    def read_and_end(jobs: Jobs, *name: str) -> Any:
+        answer = read(jobs, *name)
+        go_on.set()
+        for job in jobs.running():
+            ended(jobs, job)
+        return answer
+
+    browser = Browser(Slow([dead(number) for number in range(3)])).open()
+    begun = browser.submit("/jobs", do="retry", reason="n", selection=OF_TYPE, number="3").headers["location"]
+    assert called.wait(10)
+    monkeypatch.setattr(Jobs, reads, read_and_end)
+    told = browser.get(page.format(begun.rpartition("/")[2])).text
+    assert "running" in told
+    assert 'data-over="yes"' not in told
+    assert "unfinished" not in told
+    assert "done 3" in wait_over(browser, begun)
+    assert "ended" in text_of(browser.get("/jobs").text)
 
 
 def test_a_job_that_runs_is_not_begun_once_more(tmp_path: Path) -> None:
@@ -411,7 +444,7 @@ def test_a_job_can_be_looked_at_while_it_goes_on(tmp_path: Path) -> None:
     batch.rate = 1e9
     jobs.run(batch)
     seen = list[int]()
-    while jobs.is_running(batch.job):
+    while batch.job in jobs.running():
         record, _ = jobs.get(batch.job)
         seen.append(record.counts["done"])
         assert len(batch.report.unfinished) <= 1_500
