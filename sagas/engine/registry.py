@@ -46,11 +46,11 @@ def _step_plan(was: StepState, step: StepDefinition | None, saga: str) -> StepPl
     missing_undo = undo_gone(was, saga)
     if step is None:
         return StepPlan(gone(was, saga), missing_undo, was.undo)
-    misfit, _, owes_undo = fit(was, Deployed(step.waits_for, step.asks, step.undo is not None), saga)
+    misfit, _, owes_undo = fit(was, Deployed(step.waits_for, step.has_attempts, step.undo is not None), saga)
     forward = misfit or ForwardPlan(
         executions=step.retry.executions,
         exhausted=step.on_exhausted.value,
-        asks=step.asks,
+        asks=step.has_attempts,
         wait=step.wait,
         on_timeout=step.on_timeout.value,
         concurrency=0 if step.children is None else step.children.concurrency,
@@ -136,7 +136,7 @@ class SagaType(Struct, frozen=True, dict=True):
         step = next((step for step in self.definition.steps if step.name == name), None)
         if step is None or undo:
             return step and step.undo
-        return step if step.asks else None
+        return step if step.has_attempts else None
 
     def still_taken(self, state: SagaState) -> set[int]:
         """Return the numbers of the entries whose payloads a step that has not ended, or an undo that may still run,

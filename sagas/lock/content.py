@@ -35,6 +35,7 @@ LETTERS = {
     StepStatus.RETRYING: "T",
     StepStatus.WAITING: "W",
     StepStatus.COMPLETED: "C",
+    StepStatus.SKIPPED: "S",
     StepStatus.FAILED: "F",
     StepStatus.COMPENSATING: "U",
     StepStatus.COMPENSATED: "B",

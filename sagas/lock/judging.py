@@ -81,7 +81,7 @@ class _Judging:
     def _fit(step: Content, now: StepDefinition | None) -> Fit:
         kind = step.get("waits_for", "")
         was = StepState(step["name"], undo="undo" in step or kind == "children", waits_for=kind)
-        return fit(was, Deployed(now.waits_for, now.asks, now.undo is not None) if now is not None else None)
+        return fit(was, Deployed(now.waits_for, now.has_attempts, now.undo is not None) if now is not None else None)
 
     def _will_run(self, index: int) -> bool:
         """Whether the code of a step may run, or its policy may be asked for: the step is at the cursor or later, and

@@ -182,6 +182,8 @@ def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
         status = StepStatus.FAILED
     if error.get("type") == TypeChanged.__name__ or not_called(entry):
         attempt -= 1  # no code was called, so the attempt does not count
+    if entry.action == "StepSkipped" and attempt > 0:
+        status = StepStatus.FAILED  # an earlier attempt has begun
     if entry.details.get("because") == NOT_OWED:
         return structs.replace(step, status=StepStatus.FAILED)  # its undo is not owed
     if status in _BACKWARD:
@@ -202,7 +204,8 @@ def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
 
 def not_called(entry: Entry) -> bool:
     """Whether an entry says that a step or an undo was claimed, and its code was not called."""
-    return bool(entry.details.get("because") or entry.details.get("settling"))
+    skipped = entry.action == "StepSkipped"
+    return skipped or bool(entry.details.get("because") or entry.details.get("settling"))
 
 
 def _at_least(attempts: Attempts, made: int) -> Attempts:
