@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from sagas.authoring.definition.definition import (
+    Condition,
     Parameter,
     SagaDefinition,
     StepDefinition,
@@ -138,6 +139,12 @@ class SagaType(Struct, frozen=True, dict=True):
             return step and step.undo
         return step if step.has_attempts else None
 
+    def condition(self, step: StepState) -> Condition | None:
+        """Return the deployed condition of a step of a saga; ``None`` if it always runs. A saga that was started with
+        this step as its pivot only goes forward behind it, so the pivot always runs."""
+        code = self.code(step.name, undo=False)
+        return code.when if isinstance(code, StepDefinition) and not step.pivot else None
+
     def still_taken(self, state: SagaState) -> set[int]:
         """Return the numbers of the entries whose payloads a step that has not ended, or an undo that may still run,
         takes. Past the pivot, no undo of an earlier step runs unless an operator wants it."""
@@ -153,6 +160,7 @@ class SagaType(Struct, frozen=True, dict=True):
             parameters = list[Parameter]()
             if index >= state.cursor and not state.undoing:
                 parameters += definition.parameters
+                parameters += definition.when.parameters if definition.when is not None else ()
             if definition.undo is not None and (index <= state.cursor if state.undoing else index > behind):
                 parameters += definition.undo.parameters
             for parameter in parameters:

@@ -14,7 +14,14 @@ from types import AsyncGeneratorType, GeneratorType
 from typing import Any, cast
 
 from sagas.authoring.codec import decode, encode
-from sagas.authoring.definition.definition import Parameter, SagaDefinition, StepDefinition, StepSource, UndoDefinition
+from sagas.authoring.definition.definition import (
+    Condition,
+    Parameter,
+    SagaDefinition,
+    StepDefinition,
+    StepSource,
+    UndoDefinition,
+)
 from sagas.authoring.policies import LONGEST_WAIT
 from sagas.authoring.redaction import REQUEST
 from sagas.authoring.shapes.compiler import type_name
@@ -24,6 +31,7 @@ from sagas.engine.attempt.context import StepContext
 from sagas.engine.attempt.course import Value
 from sagas.errors import (
     InvalidRequest,
+    NotYet,
     PermanentError,
     SagaError,
     TimedOut,
@@ -124,16 +132,7 @@ def call_code(
     ``None`` for an undo. ``await_result`` awaits what ``async`` code returned. ``changed``: steps whose results cannot
     be used, even if they match their types."""
     code = step.code(undo=undo)
-    arguments: dict[str, Any] = {}
-    for parameter in code.parameters:
-        if parameter.source is StepSource.CONTEXT:
-            arguments[parameter.name] = context
-            continue
-        # Read a payload as its producer's type: the consumer may declare only a part of it.
-        text = payloads[parameter.name]
-        source = parameter.step or REQUEST
-        misfit = _CHILDREN_CHANGED if parameter.step in changed else ""
-        arguments[parameter.name] = None if text is None else definition.stored(source, json.loads(text), misfit)
+    arguments = _arguments(definition, code.parameters, payloads, context, changed)
     result = copy_context().run(_result, await_result, definition, code, arguments, context, began)
     if isinstance(code, UndoDefinition):
         if kind := _not_run(result):
@@ -143,6 +142,44 @@ def call_code(
             raise WrongResult(f"compensation {code.name!r} returned {type(result).__name__}, but declares None")
         return None
     return _written(step, result)
+
+
+def why_skipped(
+    definition: SagaDefinition, condition: Condition, payloads: Mapping[str, str | None], changed: Collection[str]
+) -> str:
+    """Return why a step with this condition is skipped; empty if it runs. The condition is called with context
+    variables of its own. ``changed``: as for :func:`call_code`."""
+    arguments = _arguments(definition, condition.parameters, payloads, None, changed)
+    try:
+        answer = cast("object", copy_context().run(condition.function, **arguments))
+    except NotYet as error:
+        raise WrongResult(f"when: {condition.name} raised NotYet; it must return True or False") from error
+    except (SystemExit, GeneratorExit) as error:
+        raise StepExited(f"when: {condition.name} raised {type(error).__name__}") from error
+    if not isinstance(answer, bool):
+        raise WrongResult(f"when: {condition.name} returned {type(answer).__name__}, not bool")
+    return "" if answer else f"{condition.name} is false"
+
+
+def _arguments(
+    definition: SagaDefinition,
+    parameters: tuple[Parameter, ...],
+    payloads: Mapping[str, str | None],
+    context: StepContext | None,
+    changed: Collection[str],
+) -> dict[str, Any]:
+    """Return the arguments of code. A payload is read as its producer's type: the consumer may declare only a part of
+    it."""
+    arguments: dict[str, Any] = {}
+    for parameter in parameters:
+        if parameter.source is StepSource.CONTEXT:
+            arguments[parameter.name] = context
+            continue
+        text = payloads[parameter.name]
+        source = parameter.step or REQUEST
+        misfit = _CHILDREN_CHANGED if parameter.step in changed else ""
+        arguments[parameter.name] = None if text is None else definition.stored(source, json.loads(text), misfit)
+    return arguments
 
 
 def _result(
