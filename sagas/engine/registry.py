@@ -159,8 +159,7 @@ class SagaType(Struct, frozen=True, dict=True):
                 continue
             parameters = list[Parameter]()
             if index >= state.cursor and not state.undoing:
-                parameters += definition.parameters
-                parameters += definition.when.parameters if definition.when is not None else ()
+                parameters += definition.inputs
             if definition.undo is not None and (index <= state.cursor if state.undoing else index > behind):
                 parameters += definition.undo.parameters
             for parameter in parameters:

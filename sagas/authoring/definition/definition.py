@@ -153,6 +153,11 @@ class StepDefinition(Struct, frozen=True):
     when: Condition | None = None
 
     @property
+    def inputs(self) -> tuple[Parameter, ...]:
+        """What the step takes: the parameters of its code, and of the condition on which it runs."""
+        return self.parameters if self.when is None else (*self.parameters, *self.when.parameters)
+
+    @property
     def has_attempts(self) -> bool:
         """Whether the step begins with an attempt: it has code of its own, or a condition. Other waits begin on their
         own."""

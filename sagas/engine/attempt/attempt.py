@@ -168,6 +168,7 @@ class Attempt:
         self._silence: Callable[[], object] = lambda: None
         self._until = 0.0
         self._asked: dict[int, str] = {}
+        self._known: dict[int, Value] = {}
         self.shut: Gate | None = None
 
     def run(self) -> Committed | None:
@@ -253,23 +254,24 @@ class Attempt:
         Each call returns the same answer for a step, because an earlier commit may have used it although the response
         was lost.
         """
+        if entry.payload is not None:
+            self._known[entry.seq] = Value(entry.payload, entry.hidden)
         if after.cursor not in self._asked:
             try:
-                self._asked[after.cursor] = self._ask(held, after, entry)
+                self._asked[after.cursor] = self._ask(held, after)
             except Exception as error:  # noqa: BLE001 -- the step's own attempt reports what its condition raises
                 self._asked[after.cursor] = ""
                 fields = {"saga_id": after.saga_id, "error": type(error).__name__}
                 self._services.logger.info("the condition of the next step is asked later", extra=fields)
         return self._asked[after.cursor]
 
-    def _ask(self, held: SagaState, after: SagaState, entry: Entry) -> str:
+    def _ask(self, held: SagaState, after: SagaState) -> str:
         step = after.steps[after.cursor]
         when = self._type.condition(step)
         now = self._services.clock.now()
         if when is None or now >= self._patience(held) or misfit(self._type.plan(after.steps), after, now):
             return ""
-        known = {} if entry.payload is None else {entry.seq: Value(entry.payload, entry.hidden)}
-        values = self._read(held, inputs_needed(when.parameters, after), now, known)
+        values = self._read(held, inputs_needed(when.parameters, after), now)
         definition = self._type.definition
         return why_skipped(definition, when, payloads_of(values), changed_children(definition, after))
 
@@ -377,15 +379,11 @@ class Attempt:
         """Return the epoch seconds until which inputs may be read: while the lease lasts."""
         return min(self._invocation.deadline - COMMIT_RESERVE, held.lease.expires_at if held.lease else 0.0)
 
-    def _read(
-        self, held: SagaState, needed: Mapping[str, int], until: float, known: Mapping[int, Value] | None = None
-    ) -> dict[str, Value]:
+    def _read(self, held: SagaState, needed: Mapping[str, int], until: float) -> dict[str, Value]:
         """Return inputs by parameter. Payloads in the message that match the saga's digest are used. All others come
-        from the journal, with retries ``until`` a time (epoch seconds). ``needed``: the numbers of their entries.
-        ``known``: values at hand, by number."""
-        known = known or {}
+        from the journal, with retries ``until`` a time (epoch seconds). ``needed``: the numbers of their entries."""
         cached = self._course.cached(self._message.inputs, held.digest)
-        missing = [seq for seq in needed.values() if seq not in cached and seq not in known]
+        missing = [seq for seq in needed.values() if seq not in cached and seq not in self._known]
         if missing:
             journal = self._services.journal
             saga_id = self._message.saga_id
@@ -397,8 +395,10 @@ class Attempt:
                 # The saga waits for an operator, as if the type of an input had changed.
                 names = " or ".join(name for name, seq in needed.items() if seq in missing)
                 raise TypeChanged(f"the stored value of {names} {ev.GONE}") from error
-            cached |= {seq: Value(read[seq].payload, read[seq].hidden) for seq in missing}
-        return {name: known[seq] if seq in known else cached[seq] for name, seq in needed.items()}
+            values = {seq: Value(read[seq].payload, read[seq].hidden) for seq in missing}
+            cached |= values
+            self._known |= values
+        return {name: self._known[seq] if seq in self._known else cached[seq] for name, seq in needed.items()}
 
     def _callback(self) -> Callable[[], str]:
         """Return the function that makes the URL of a public wait. The key that signs it is an input of the wait, so it
