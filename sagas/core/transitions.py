@@ -130,7 +130,11 @@ def _advanced(plan: Plan, state: SagaState, now: float) -> Decision:
     )
     if after.cursor == len(after.steps) and not after.cancel.at and not after.recovery.exhausted:
         after = replace(after, status=SagaStatus.COMPLETED, dispatch=state.dispatch)
-    return proceed(plan, after, now)
+    decision = proceed(plan, after, now)
+    if isinstance(decision.then, Write) and isinstance(decision.then.fact, ev.StepSkipped):
+        # No message is sent for a step that is skipped. In a chain, the message at hand stands for the step behind it.
+        return replace(decision, state=replace(decision.state, dispatch=state.dispatch))
+    return decision
 
 
 def try_again(state: SagaState, retry_at: float, now: float) -> SagaState:

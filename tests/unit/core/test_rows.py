@@ -105,6 +105,7 @@ def test_the_plan_of_one_commit_says_that_the_next_step_is_skipped() -> None:
     skipping = replace(by.steps[1], forward=replace(by.steps[1].forward, skip=NO))
     decision = apply(RUNNING, ev.StepCompleted(0, 1), by=replace(by, steps=(by.steps[0], skipping)))
     assert (writes(decision), decision.send, decision.state.lease) == ([ev.StepSkipped(1, 0, NO)], None, HELD)
+    assert decision.state.dispatch == RUNNING.dispatch, "no message is sent, so the one at hand stays current"
 
 
 def test_the_last_skipped_step_completes_the_saga() -> None:
