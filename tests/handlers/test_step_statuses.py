@@ -20,7 +20,10 @@ from sagas import Saga, SagaClient, step
 from sagas.authoring.definition.definition import definition_of
 from sagas.cli.main import app
 from sagas.cli.tables import coloured
+from sagas.console.drawing.timeline import WORDS, timeline
+from sagas.core.events import FACTS, StepFact
 from sagas.core.states import Attempts, SagaStatus, StepStatus
+from sagas.core.text import iso
 from sagas.engine.observe.events import STEP_EVENTS
 from sagas.engine.read import overviews
 from sagas.handlers import api as api_handler
@@ -28,8 +31,9 @@ from sagas.lock.changes import changes_in_flight
 from sagas.lock.content import FORMAT, LETTERS
 from tests.handlers.conftest import Make, Site, request
 from tests.support.aws import REGION, LambdaContext
-from tests.unit.client.stub import StubApi, serving
+from tests.unit.client.stub import StubApi, a_saga, serving
 from tests.unit.console.conftest import Browser, text_of
+from tests.unit.console.service import NOW, an_entry
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "_ext"))
 
@@ -158,6 +162,14 @@ def test_the_statistics_are_of_sagas_with_each(saga: tuple[Site, str], api: Stub
     top = CliRunner().invoke(app, ["top", "--json"])
     [stats] = json.loads(top.stdout)["types"]
     assert {status: count for status, count in stats["statuses"].items() if count} == {"RUNNING": 1, "COMPLETED": 1}
+
+
+def test_the_timeline_draws_each_fact_about_an_attempt() -> None:
+    facts = [name for name, kind in FACTS.items() if kind.published and issubclass(kind, StepFact)]
+    entries = [an_entry(seq, fact, "check", at=iso(NOW + seq)) for seq, fact in enumerate(facts)]
+    drawn = timeline(a_saga(created_at=iso(NOW)), entries, NOW + 60)
+    assert [bar.kind for bar in drawn.bars] == ["done", "skipped", "failed", "lost", "undo"]
+    assert all(f".k-{kind}" in CSS for kind in WORDS)
 
 
 def test_the_pages_that_the_code_writes_have_each() -> None:
