@@ -7,6 +7,7 @@ import re
 import sys
 import types
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -16,7 +17,7 @@ from anyio.from_thread import start_blocking_portal
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from sagas import Saga, SagaClient, step
+from sagas import Saga, SagaClient, children, sleep, step, wait_for
 from sagas.authoring.definition.definition import definition_of
 from sagas.cli.main import app
 from sagas.cli.tables import coloured
@@ -24,13 +25,14 @@ from sagas.console.drawing.timeline import WORDS, timeline
 from sagas.core.events import FACTS, StepFact
 from sagas.core.states import Attempts, SagaStatus, StepStatus
 from sagas.core.text import iso
-from sagas.engine.observe.events import STEP_EVENTS
+from sagas.engine.observe.events import STEP_EVENTS, events_of_entries
 from sagas.engine.read import overviews
 from sagas.handlers import api as api_handler
 from sagas.lock.changes import changes_in_flight
 from sagas.lock.content import FORMAT, LETTERS
 from tests.handlers.conftest import Make, Site, request
 from tests.support.aws import REGION, LambdaContext
+from tests.support.sagas import Booked, Order
 from tests.unit.client.stub import StubApi, a_saga, serving
 from tests.unit.console.conftest import Browser, text_of
 from tests.unit.console.service import NOW, an_entry
@@ -59,6 +61,43 @@ def _steps(namespace: dict[str, Any]) -> None:
 Every = types.new_class("Every", (Saga[dict[str, str]],), {"name": "every"}, _steps)
 
 
+def several(request: Order) -> bool:
+    return request.count > 1
+
+
+class Parcel(Saga[Order], name="parcel"):
+    """Every kind of step with a condition."""
+
+    @step(when=several)
+    def greet(self) -> None: ...
+
+    @step
+    def heavy(self, request: Order) -> bool:
+        return request.count > 10
+
+    @children(Booked, when=several)
+    def parts(self, request: Order) -> list[Order]:
+        return [request]
+
+    pause = sleep(timedelta(days=1), when=several)
+    scale = wait_for(str, timeout=timedelta(days=1), when=heavy)
+
+    @step(when=several)
+    def insure(self) -> str:
+        return "policy"
+
+    @insure.compensate
+    def cancel(self, insure: str) -> None: ...
+
+    @step
+    def ship(self, insure: str | None, scale: str | None) -> str:
+        return f"{insure} {scale}"
+
+    @step(when=heavy)
+    def lift(self, ship: str) -> str:
+        return ship
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _loop() -> Iterator[None]:
     with start_blocking_portal() as Browser.portal:
@@ -84,8 +123,8 @@ def saga(site: Make) -> tuple[Site, str]:
 
 
 @pytest.fixture
-def api(saga: tuple[Site, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
-    """The API of the site by HTTP, which is also the local stack of the working directory."""
+def api(site: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
+    """The API of what is deployed, by HTTP. It is also the local stack of the working directory."""
     with serving() as stub:
 
         def served() -> tuple[int, Any, dict[str, str]]:
@@ -176,3 +215,79 @@ def test_the_pages_that_the_code_writes_have_each() -> None:
     written = page()
     assert all(f"| `{status}` |" in written for status in EACH)
     assert all(f"`{name}`" in (ROOT / "docs/build/events.md").read_text() for name in STEP_EVENTS)
+
+
+# What a skipped step shows
+
+
+SKIPPED = {
+    "greet": "several() is false",
+    "parts": "several() is false",
+    "pause": "several() is false",
+    "scale": "heavy is false",
+    "insure": "several() is false",
+    "lift": "heavy is false",
+}
+
+
+def posted(site: Make) -> tuple[Site, str]:
+    """A site with a parcel whose conditions are all false."""
+    s = site(Parcel, Booked)
+    saga_id = s.begin("parcel")
+    s.run()
+    return s, saga_id
+
+
+def test_a_skipped_step_has_a_reason_and_nothing_else(site: Make) -> None:
+    s, saga_id = posted(site)
+    view = s.call("GET", f"/sagas/parcel/{saga_id}").body
+    assert (view["status"], view["result"]) == ("COMPLETED", None)
+    skipped = {each["name"]: each for each in view["steps"] if each["status"] == "SKIPPED"}
+    assert {name: each["message"] for name, each in skipped.items()} == SKIPPED
+    for each in skipped.values():
+        values = {value for name, value in each.items() if name not in ("name", "status", "message")}
+        assert values == {0, None}, each
+
+
+def test_the_trail_and_the_events_name_skipped_steps(site: Make, api: StubApi) -> None:
+    s, saga_id = posted(site)
+    entries = s.call("GET", f"/sagas/parcel/{saga_id}/audit").body["entries"]
+    assert {each["step"]: each["details"]["reason"] for each in entries if each["action"] == "StepSkipped"} == SKIPPED
+    printed = CliRunner().invoke(app, ["audit", "parcel", saga_id]).stdout
+    assert printed.count("reason: several() is false") == 4
+    events = events_of_entries(s.state(saga_id), s.engine.journal.history(saga_id), 0.0, steps=True)
+    details = [event.detail for event in events if event.name == "StepSkipped"]
+    assert [detail.get("step") for detail in details] == [*SKIPPED]
+    # No step is before the first one, so its own attempt asks.
+    assert [detail.get("attempt") for detail in details] == [1, *[None] * 5]
+
+
+def test_people_read_why_a_step_was_skipped(site: Make, api: StubApi) -> None:
+    _, saga_id = posted(site)
+    shown = CliRunner().invoke(app, ["show", "parcel", saga_id]).stdout
+    watched = CliRunner().invoke(app, ["show", "parcel", saga_id, "--watch"]).stdout
+    client: Any = SagaClient(api.url, region=REGION)
+    page = Browser(client, stack="shop").open().get(f"/shop/{REGION}/sagas/parcel/{saga_id}").text
+    for name, reason in SKIPPED.items():
+        assert re.search(rf"{name} +SKIPPED +skipped: {re.escape(reason)}", shown)
+        assert f"step {name} SKIPPED, {reason}" in watched
+        assert f"{name} SKIPPED {saga_id}:{name} skipped: {reason}" in text_of(page)
+    assert page.count("k-skipped") == len(SKIPPED) + 1, "and the legend"
+    assert "0 children" not in page
+
+
+def test_a_skipped_step_is_read_without_its_control_item_and_after_a_purge(site: Make) -> None:
+    s, saga_id = posted(site)
+    path = f"/sagas/parcel/{saga_id}"
+
+    def read() -> Any:
+        steps = s.call("GET", path).body["steps"]
+        return {each["name"]: each["message"] for each in steps if each["status"] == "SKIPPED"}
+
+    item: dict[str, Any] = {"TableName": s.stack.sagas_table, "Key": {"saga_id": {"S": saga_id}}}
+    stored = s.stack.dynamodb.get_item(**item)["Item"]
+    s.stack.dynamodb.delete_item(**item)
+    assert read() == SKIPPED
+    s.stack.dynamodb.put_item(TableName=s.stack.sagas_table, Item=stored)
+    assert s.call("POST", f"{path}/purge", {"reason": "asked for"}).status == 200
+    assert read() == dict.fromkeys(SKIPPED)
