@@ -178,8 +178,6 @@ class Attempt:
             return None
         try:
             payload = self.execute(held)
-        except Skipped as skipped:
-            return self._skip(held, str(skipped))
         except Exception as error:  # noqa: BLE001 - any exception of the code is a failed attempt
             return self.fail(held, error)
         return self.complete(held, payload)
@@ -499,7 +497,9 @@ class Attempt:
         return self._commit(held, ev.StepSkipped(self._message.index, step.attempts.made, reason), None, {})
 
     def fail(self, held: SagaState, error: Exception) -> Committed:
-        """Journal and commit the failure."""
+        """Journal and commit the failure, or that the step is skipped."""
+        if isinstance(error, Skipped):
+            return self._skip(held, str(error))
         step = held.steps[self._message.index]
         index = self._message.index
         retry = self._code.retry
