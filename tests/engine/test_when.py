@@ -151,10 +151,11 @@ class First(Saga[Order], name="first"):
         return "four"
 
 
-def test_a_first_step_asks_by_its_own_attempt_which_is_given_back(bench: Make) -> None:
-    b = bench(First)
+@pytest.mark.parametrize("where", ["bench", "deployed"])
+def test_a_first_step_asks_by_its_own_attempt_which_is_given_back(where: str, request: pytest.FixtureRequest) -> None:
+    b: Bench = request.getfixturevalue(where)(First)
     saga_id = b.start("first")
-    b.deliver("first", "one")
+    b.run(rounds=2)
     assert (ends(b, saga_id), LOG) == (("COMPLETED", ["SKIPPED"] * 4), [])
     assert b.show(saga_id)["result"] is None
     assert [each["attempts"] for each in b.show(saga_id)["steps"]] == [0] * 4
