@@ -231,7 +231,8 @@ def _steps(state: SagaState, saga_type: SagaType, entries: Rows) -> Iterator[str
     for step in state.steps:
         if done[step.name] > 1 or undone[step.name] > 1:
             yield f"{step.name} was committed {done[step.name]} times, undone {undone[step.name]} times"
-        if step.signalled and not done[step.name] and (in_vain[step.name] or state.status is SagaStatus.COMPLETED):
+        taken = done[step.name] or step.name in skipped
+        if step.signalled and not taken and (in_vain[step.name] or state.status is SagaStatus.COMPLETED):
             yield f"a signal for {step.name} was accepted and not taken"
         if done[step.name] and in_vain[step.name]:
             yield f"{step.name} ended twice: {done[step.name]} results, and in vain"

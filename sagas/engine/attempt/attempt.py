@@ -22,7 +22,15 @@ from sagas.core.commands import Send
 from sagas.core.rules import misfit, next_look, settles, undo_still_owed
 from sagas.core.states import DeadMessage, Lease, Progress, SagaState, StepState
 from sagas.core.text import iso
-from sagas.engine.attempt.call import CallsCode, changed_children, inputs_needed, moment, secrets_in, why_skipped
+from sagas.engine.attempt.call import (
+    CallsCode,
+    changed_children,
+    check_results,
+    inputs_needed,
+    moment,
+    secrets_in,
+    why_skipped,
+)
 from sagas.engine.attempt.context import StepContext
 from sagas.engine.attempt.course import COMMIT_RESERVE, RECORDING, Course, Value, correlated, payloads_of
 from sagas.engine.attempt.failures import (
@@ -269,6 +277,7 @@ class Attempt:
         now = self._services.clock.now()
         if when is None or now >= self._patience(held) or misfit(self._type.plan(after.steps), after, now):
             return ""
+        check_results(when.parameters, after)
         values = self._read(held, inputs_needed(when.parameters, after), now)
         definition = self._type.definition
         return why_skipped(definition, when, payloads_of(values), changed_children(definition, after))
@@ -304,12 +313,14 @@ class Attempt:
         if message.undo and not undo_still_owed(self._type.plan(held.steps), index, held.steps[index]):
             raise NotCalled(ev.NOT_OWED, "the step did not complete, so its undo is not called")
         self._when = None if message.undo else self._type.condition(held.steps[index])
+        check_results(self._code.parameters if self._when is None else self._when.parameters, held)
         values = self._values = self._read(held, inputs_needed(self._parameters, held), self._patience(held))
         if held.unread is not None and held.unread.listed:
             self._unlist(held)
         payloads = payloads_of(values)
         changed = changed_children(definition, held)
         self._check_condition(payloads, changed)
+        check_results(self._code.parameters, held)
         if not message.undo and not code.asks:  # a wait without code of its own
             return None
         context = self._context = StepContext(

@@ -62,21 +62,27 @@ class StepExited(SagaError):
 
 
 def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[str, int]:
-    """Return the number of the journal entry for each parameter with a payload; 0 if there is no entry. Code that takes
-    a result which the saga does not have does not fit it, and another release may."""
+    """Return the number of the journal entry for each parameter with a payload; 0 if there is no entry."""
     results = {step.name: step.result_seq for step in state.steps}
     needed: dict[str, int] = {}
     for parameter in parameters:
         if parameter.source is StepSource.REQUEST:
             needed[parameter.name] = REQUEST_SEQ
         elif parameter.source is StepSource.RESULT:
-            seq = results.get(parameter.step or "")
-            if seq is None and not parameter.optional:
-                raise TypeChanged(f"this saga was started without the step {parameter.step!r}")
-            if not seq and not parameter.optional:
-                raise TypeChanged(f"in this saga the step {parameter.step!r} has no result yet")
-            needed[parameter.name] = seq or 0
+            needed[parameter.name] = results.get(parameter.step or "", 0)
     return needed
+
+
+def check_results(parameters: tuple[Parameter, ...], state: SagaState) -> None:
+    """Raise TypeChanged for code that takes a result which the saga does not have. The code does not fit it, and
+    another release may."""
+    results = {step.name: step.result_seq for step in state.steps}
+    for parameter in parameters:
+        if parameter.source is StepSource.RESULT and not parameter.optional:
+            if parameter.step not in results:
+                raise TypeChanged(f"this saga was started without the step {parameter.step!r}")
+            if not results[parameter.step]:
+                raise TypeChanged(f"in this saga the step {parameter.step!r} has no result yet")
 
 
 def secrets_in(definition: SagaDefinition, parameters: tuple[Parameter, ...], values: Mapping[str, Value]) -> list[str]:

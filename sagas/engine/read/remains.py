@@ -24,6 +24,7 @@ PURGED = "SagaPurged"
 _ENDS = {name: kind.leaves for name, kind in FACTS.items() if kind.leaves is not None}
 _GIVEN_UP = ("CompensationStarted", "SagaFailed", "StepDeadLettered")
 _SETTLING = ("SagaResolved", "SagaRetried", "CompensationStarted")
+_FORWARD = (SagaStatus.RUNNING, SagaStatus.WAITING)
 _BACKWARD = (StepStatus.COMPENSATED, StepStatus.COMPENSATION_FAILED)
 
 
@@ -133,7 +134,7 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         error = entry.details.get("error", {}).get("type", "")
         if error and _ENDS.get(entry.action) not in _BACKWARD and not again and not _keeps_forward(entry):
             state = structs.replace(state, error_seq=entry.seq)
-        elif entry.action in RESULTS:
+        elif entry.action in RESULTS or (entry.action == "SagaRetried" and entry.status in _FORWARD):
             state = structs.replace(state, error_seq=0)
     return structs.replace(state, steps=tuple(by_name.values()))
 
