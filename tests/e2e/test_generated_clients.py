@@ -43,7 +43,7 @@ from shop.models import (
 )
 
 client = Client(base_url=sys.argv[1])
-assert [status.value for status in StepStatus] == sys.argv[2:]
+assert {status.value for status in StepStatus} == {*sys.argv[2:]}
 order = ApprovalOrderRequest(order_id="order-1", amount="1250.00", purpose="a workbench")
 
 
