@@ -221,7 +221,7 @@ class _Observer(NullObserver):
 
 
 class _SeenAttempt(Attempt):
-    """An attempt of which a simulation sees the beginning and the end."""
+    """An attempt whose beginning and end a simulation sees."""
 
     def __init__(self, simulation: Simulation, *given: Any) -> None:
         super().__init__(*given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, Literal, NoReturn, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast, get_args
 
 from sagas.authoring.codec import encode
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition, definition_of
@@ -24,6 +24,10 @@ from sagas.testing.scripts import (
     request_of,
     settle_seconds,
 )
+
+if TYPE_CHECKING:
+    from sagas.core.states import SagaState
+    from sagas.testing.simulation import Simulation
 
 AtMoment = Literal["before", "calling", "returned", "after"]
 _MOMENTS = get_args(AtMoment)
@@ -124,7 +128,8 @@ class World:
         check_fail(definition, fail or {})
         data = request_of(definition, request)
         refuse_in_an_event_loop(definition, "World.start")
-        return Handle(self, self._simulation.start(definition, data, key=key, fail=fail))
+        saga_id = self._simulation.start(definition, data, key=key, fail=fail)
+        return Handle(self._simulation, self._planned, saga_id)
 
     def advance(self, by: timedelta = timedelta(0)) -> None:
         """Let time pass. What is due until then happens in order of time; by default, what is due now.
@@ -224,15 +229,17 @@ class World:
 
 
 class Handle:
-    """A saga of a :class:`World`. All properties are as of now.
+    """A saga of a :class:`World`, which :meth:`World.start` returns. All properties are as of now.
 
     Args:
-        world: the world.
+        simulation: the simulation that has the saga.
+        planned: what the test has planned for moments, by moment.
         id: the saga's id.
     """
 
-    def __init__(self, world: World, id: str) -> None:
-        self._world = world
+    def __init__(self, simulation: Simulation, planned: dict[Moment, list[Callable[[], object]]], id: str) -> None:
+        self._simulation = simulation
+        self._planned = planned
         self.id = id
 
     def __repr__(self) -> str:
@@ -252,7 +259,7 @@ class Handle:
     def children(self) -> dict[str, list[Handle]]:
         """The saga's children so far, by step, in order."""
         return {
-            name: [Handle(self._world, child.saga_id) for _, child in sorted(children.items())]
+            name: [Handle(self._simulation, self._planned, child.saga_id) for _, child in sorted(children.items())]
             for name, children in self._simulation.children(self.id).items()
         }
 
@@ -292,7 +299,7 @@ class Handle:
         if not isinstance(cast("object", attempt), int) or attempt < 1:
             raise TypeError(f"on: attempt must be a number from 1, not {attempt!r}")
         key = Moment(self.id, definition.name, undo, moment, attempt)
-        self._world._planned.setdefault(key, []).append(do)  # pyright: ignore[reportPrivateUsage]
+        self._planned.setdefault(key, []).append(do)
 
     def signal(self, step: Undoable | str, value: object, *, by: str = "test") -> int:
         """Send a value to a wait. One that does not wait yet keeps it.
@@ -344,11 +351,7 @@ class Handle:
         self._simulation.engine.operations.compensate(self._state.saga, self.id, reason, ACTOR, force=force)
 
     @property
-    def _simulation(self) -> Any:
-        return self._world._simulation  # pyright: ignore[reportPrivateUsage]
-
-    @property
-    def _state(self) -> Any:
+    def _state(self) -> SagaState:
         return self._simulation.stored(self.id)
 
     @property

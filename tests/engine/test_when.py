@@ -340,6 +340,47 @@ def test_a_skipped_step_owes_no_undo(bench: Make) -> None:
     assert LOG == ["pay:1", "send:1", "refund:1"]
 
 
+def test_a_chain_goes_on_behind_a_skipped_step(deployed: Make) -> None:
+    b = deployed(Last, SAGAS_CHAIN="*")
+    saga_id = b.start("last")
+    b.invoke("last", "pay")
+    assert ends(b, saga_id) == ("COMPLETED", ["COMPLETED", "SKIPPED", "COMPLETED", "SKIPPED"])
+    assert LOG == ["pay:1", "send:1"]
+
+
+class Pivotal(Saga[Order], name="pivotal"):
+    """The step behind the first one is the point of no return."""
+
+    pay = Trip.pay
+    refund = Trip.refund
+
+    @step(pivot=True)
+    def insure(self, request: Order, ctx: Context) -> str:
+        act("insure", ctx)
+        return "insured"
+
+    @step
+    def send(self, insure: str, ctx: Context) -> str:
+        act("send", ctx)
+        return f"with {insure}"
+
+
+class PivotalNoMore(Trip, name="pivotal", version="2"):
+    """A release in which that step can be skipped."""
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_the_pivot_of_a_saga_in_flight_is_not_skipped(bench: Make, ahead: bool) -> None:
+    """The steps behind it have no undo in its release."""
+    b = bench(Pivotal)
+    saga_id = b.start("pivotal")
+    if not ahead:
+        b.deliver("pivotal", "pay")
+    b.engine = b.deploy(PivotalNoMore)
+    b.run()
+    assert (ends(b, saga_id), ASKED) == (RAN, [])
+
+
 class Started(Saga[Order], name="started"):
     """The step is also undone if it never completed."""
 
