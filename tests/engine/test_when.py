@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,7 +24,7 @@ from sagas import (
     wait_for,
 )
 from sagas.core.states import StepStatus
-from sagas.errors import Unavailable
+from sagas.errors import TypeChanged, Unavailable
 from sagas.store.control.control import ControlItems
 from sagas.store.journal.journal import Journal
 from tests.engine.metering import Wire
@@ -500,7 +501,13 @@ def test_an_error_of_the_condition_fails_the_steps_own_attempt(bench: Make) -> N
     [
         (1, "when: insured() returned int, not bool"),
         (NotYet(60), "when: insured() raised NotYet; it must return True or False"),
+        (
+            ExceptionGroup("two", [NotYet(60), ValueError()]),
+            "when: insured() raised NotYet; it must return True or False",
+        ),
+        (TypeChanged("no"), "when: insured() raised TypeChanged; it must return True or False"),
         (SystemExit(1), "when: insured() raised SystemExit"),
+        (CancelledError(), "when: insured() raised CancelledError"),
     ],
 )
 def test_another_answer_fails_the_step(bench: Make, said: int | BaseException, error: str) -> None:

@@ -312,15 +312,8 @@ class Attempt:
         index = message.index
         if message.undo and not undo_still_owed(self._type.plan(held.steps), index, held.steps[index]):
             raise NotCalled(ev.NOT_OWED, "the step did not complete, so its undo is not called")
-        self._when = None if message.undo else self._type.condition(held.steps[index])
-        check_results(self._code.parameters if self._when is None else self._when.parameters, held)
-        values = self._values = self._read(held, inputs_needed(self._parameters, held), self._patience(held))
-        if held.unread is not None and held.unread.listed:
-            self._unlist(held)
-        payloads = payloads_of(values)
         changed = changed_children(definition, held)
-        self._check_condition(payloads, changed)
-        check_results(self._code.parameters, held)
+        payloads = self._inputs(held, changed)
         if not message.undo and not code.asks:  # a wait without code of its own
             return None
         context = self._context = StepContext(
@@ -378,6 +371,19 @@ class Attempt:
         reason = "" if self._when is None else why_skipped(self._type.definition, self._when, payloads, changed)
         if reason:
             raise Skipped(reason)
+
+    def _inputs(self, held: SagaState, changed: Collection[str]) -> dict[str, str | None]:
+        """Return the inputs of the code as JSON texts, by parameter. What only the code takes matters only if the step
+        runs."""
+        self._when = None if self._message.undo else self._type.condition(held.steps[self._message.index])
+        check_results(self._code.parameters if self._when is None else self._when.parameters, held)
+        self._values = self._read(held, inputs_needed(self._parameters, held), self._patience(held))
+        if held.unread is not None and held.unread.listed:
+            self._unlist(held)
+        payloads = payloads_of(self._values)
+        self._check_condition(payloads, changed)
+        check_results(self._code.parameters, held)
+        return payloads
 
     @property
     def _parameters(self) -> tuple[Parameter, ...]:

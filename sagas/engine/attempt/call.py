@@ -158,10 +158,17 @@ def why_skipped(
     arguments = _arguments(definition, condition.parameters, payloads, None, changed)
     try:
         answer = cast("object", copy_context().run(condition.function, **arguments))
-    except NotYet as error:
-        raise WrongResult(f"when: {condition.name} raised NotYet; it must return True or False") from error
-    except (SystemExit, GeneratorExit) as error:
-        raise StepExited(f"when: {condition.name} raised {type(error).__name__}") from error
+    except Exception as error:
+        for leaf in leaves(error):
+            if isinstance(leaf, NotYet | TypeChanged):  # what these say of a step, no condition can say
+                expected = "it must return True or False"
+                raise WrongResult(f"when: {condition.name} raised {type(leaf).__name__}; {expected}") from error
+        raise
+    except BaseException as error:
+        ends: tuple[type[BaseException], ...] = (SystemExit, GeneratorExit, *_of_asyncio("CancelledError"))
+        if isinstance(error, ends):
+            raise StepExited(f"when: {condition.name} raised {type(error).__name__}") from error
+        raise
     if not isinstance(answer, bool):
         raise WrongResult(f"when: {condition.name} returned {type(answer).__name__}, not bool")
     return "" if answer else f"{condition.name} is false"

@@ -134,9 +134,14 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         error = entry.details.get("error", {}).get("type", "")
         if error and _ENDS.get(entry.action) not in _BACKWARD and not again and not _keeps_forward(entry):
             state = structs.replace(state, error_seq=entry.seq)
-        elif entry.action in RESULTS or (entry.action == "SagaRetried" and entry.status in _FORWARD):
+        elif _settles_error(entry):
             state = structs.replace(state, error_seq=0)
     return structs.replace(state, steps=tuple(by_name.values()))
+
+
+def _settles_error(entry: Entry) -> bool:
+    """Whether an earlier error is of no account any more: a step has a result, or is retried."""
+    return entry.action in RESULTS or (entry.action == "SagaRetried" and entry.status in _FORWARD)
 
 
 def _keeps_forward(entry: Entry) -> bool:
