@@ -484,3 +484,14 @@ def test_worlds_that_cannot_be() -> None:
         World(Trip, Other)
     with pytest.raises(TypeError, match="settle: must be a timedelta"):
         World(Trip, settle=3)  # type: ignore[arg-type]
+
+
+def test_a_message_that_comes_back_to_a_saga_that_has_gone_on_reaches_no_moment() -> None:
+    world = World(Trip)
+    trip = world.start(Trip, Order())
+    trip.on(Trip.charge, "after", die)
+    trip.on(Trip.charge, "before", lambda: LOG.append("again"), attempt=2)
+    world.advance(HOUR)
+    with pytest.raises(AssertionError, match='charge was never "before" in attempt 2'), world:
+        pass
+    assert (trip.status, LOG) == ("WAITING", [])
