@@ -230,10 +230,11 @@ SKIPPED = {
 }
 
 
-def posted(site: Make) -> tuple[Site, str]:
-    """A site with a parcel whose conditions are all false."""
+def posted(site: Make, early: str = "") -> tuple[Site, str]:
+    """A site with a parcel whose conditions are all false. ``early``: a signal that comes before its wait."""
     s = site(Parcel, Booked)
     saga_id = s.begin("parcel")
+    assert not early or s.call("POST", f"/sagas/parcel/{saga_id}/signals/scale", early).status == 202
     s.run()
     return s, saga_id
 
@@ -274,6 +275,19 @@ def test_people_read_why_a_step_was_skipped(site: Make, api: StubApi) -> None:
         assert f"{name} SKIPPED {saga_id}:{name} skipped: {reason}" in text_of(page)
     assert page.count("k-skipped") == len(SKIPPED) + 1, "and the legend"
     assert "0 children" not in page
+
+
+def test_a_wait_that_is_skipped_takes_no_signal(site: Make) -> None:
+    s, saga_id = posted(site, early='"ten kilos"')
+    path = f"/sagas/parcel/{saga_id}"
+    assert s.call("GET", path).body["steps"][4]["status"] == "SKIPPED", "an early signal counts for a wait that begins"
+    assert s.call("POST", f"{path}/signals/scale", '"ten kilos"').status == 200
+    assert s.call("POST", f"{path}/signals/scale", '"other"').code == "conflict"
+    without = s.begin("parcel")
+    s.invoke("parcel", "greet")
+    s.invoke("parcel", "heavy")
+    refused = s.call("POST", f"/sagas/parcel/{without}/signals/scale", '"ten kilos"')
+    assert refused.body["error"]["message"] == "step scale is SKIPPED; it no longer accepts a signal"
 
 
 def test_a_skipped_step_is_read_without_its_control_item_and_after_a_purge(site: Make) -> None:
