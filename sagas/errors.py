@@ -101,6 +101,8 @@ class WrongResult(PermanentError):
     The step's code has run and may have taken effect. With ``undo_when="started"``, the step is undone. Otherwise it is
     listed as in doubt.
 
+    An attempt also fails with this error if its class's ``around`` swallows an exception.
+
     An undo fails with this error if it declares ``None`` but returns a value, or if it returns code that has not run,
     such as a generator or a list of coroutines.
     """

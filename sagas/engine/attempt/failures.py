@@ -53,7 +53,7 @@ _HELD_UP = 60.0
 outage, and does not count towards the step's poll_timeout."""
 _MOST_NAMES = 5
 """Maximum classes that a failure lists of a group's other errors."""
-_NOT_ITS_OWN = ("sagas.", "aws_lambda_powertools.", "asyncio.")
+_NOT_ITS_OWN = ("sagas.", "aws_lambda_powertools.", "asyncio.", "contextlib")
 
 
 Redact = Callable[[str, int], str]
@@ -294,8 +294,8 @@ def _traced(error: Exception, raised: Exception) -> Exception:
 
 def _stack_trace(error: Exception, redact: Redact, longest: int = _LONGEST_TRACE) -> str:
     """Return the traceback of an error and of its causes, each starting at the saga's own code. The frames before it,
-    of the library and asyncio, are always the same. In a long traceback, the message is cut rather than the frames,
-    after secrets were redacted."""
+    of the library, asyncio and contextlib, are always the same. In a long traceback, the message is cut rather than
+    the frames, after secrets were redacted."""
     whole = traceback.TracebackException.from_exception(error, compact=True)
     parts: list[tuple[BaseException | None, traceback.TracebackException | None]] = [(error, whole)]
     for raised, part in parts:

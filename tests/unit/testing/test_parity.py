@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import count
@@ -95,6 +95,46 @@ def test_both_write_the_same_trail(
     assert [comparable(entry) for entry in rehearsed.audit] == [comparable(entry) for entry in audit]
     assert (rehearsed.status, rehearsed.error) == (shown["status"], shown["error"])
     assert list(rehearsed.in_doubt) == shown["in_doubt"]
+
+
+class Around(Saga[Order], name="around"):
+    """Its first commit of a step fails, and its second one does not. It swallows a ``KeyError``."""
+
+    depth = 0
+
+    @contextmanager
+    def around(self, ctx: Context) -> Generator[None]:
+        self.depth += 1
+        with suppress(KeyError):
+            yield
+        if ctx.attempt == 1:
+            raise OSError("the commit failed")
+
+    @step(retry=Retry.constant(max_retries=2, delay=0))
+    async def hold(self) -> int:
+        return self.depth
+
+    @hold.compensate(retry=Retry.constant(max_retries=2, delay=0))
+    def release(self, hold: int) -> None:
+        assert self.depth == hold == 1
+
+    @step(retry=Retry.constant(max_retries=2, delay=0))
+    def pay(self, request: Order, ctx: Context) -> int:
+        if request.item == "swallowed":
+            raise KeyError("lost")
+        return self.depth
+
+
+@pytest.mark.parametrize(("item", "status"), [("train", "COMPLETED"), ("swallowed", "COMPENSATED")])
+def test_both_surround_code_alike(item: str, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rehearsed = run(Around, Order(item))
+    stack = HandmadeStack(Around)
+    bench = deploy_functions(monkeypatch, stack, Bench)
+    saga_id = bench.start("around", {"item": item})
+    bench.run()
+    audit, _ = engine_of(stack.environment).reader.audit("around", saga_id, 100, 0)
+    assert [comparable(entry) for entry in rehearsed.audit] == [comparable(entry) for entry in audit]
+    assert (rehearsed.status, rehearsed.status) == (bench.status(saga_id), status)
 
 
 class Collecting(Saga[Order], name="collecting"):
