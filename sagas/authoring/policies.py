@@ -72,7 +72,7 @@ class Exhausted(StrEnum):
     FAIL = "FAIL"
     DEAD_LETTER = "DEAD_LETTER"
     CONTINUE = "CONTINUE"
-    """Continue without a result. For waits, and for steps with ``poll_timeout``."""
+    """Continue without a result. For waits, and for steps with ``within``."""
 
 
 def attempt_seconds(timeout: object) -> float | None:

@@ -85,7 +85,7 @@ class Parked(Saga[Order], name="parked-wait"):
 class Polling(Saga[Order], name="polling"):
     """Looks again and again."""
 
-    @step(poll_timeout=timedelta(hours=6), retry=Retry.constant(max_retries=0, delay=0))
+    @step(within=timedelta(hours=6), retry=Retry.constant(max_retries=0, delay=0))
     def settle(self, request: Order, ctx: Context) -> int:
         act("settle", ctx)
         if ctx.attempt <= request.count:
@@ -408,7 +408,7 @@ def test_a_step_looks_again_without_using_up_its_retries(bench: Make) -> None:
 class Jobs(Saga[Order], name="jobs"):
     """Starts a job and looks for its end, which never comes."""
 
-    @step(poll_timeout=timedelta(seconds=5), retry=Retry.constant(max_retries=1, delay=0))
+    @step(within=timedelta(seconds=5), retry=Retry.constant(max_retries=1, delay=0))
     def render(self, request: Order, ctx: Context) -> str:
         act("render", ctx)
         raise NotYet(after=2, message="the job")

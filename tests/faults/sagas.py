@@ -525,7 +525,7 @@ class Sleepy(Saga[Order], name="sleepy", timeout=timedelta(hours=1)):
 class Eager(Saga[Order], name="eager"):
     """Looks twice in vain, and has patience for five minutes."""
 
-    @step(retry=_NOW, timeout=5, poll_timeout=timedelta(minutes=5))
+    @step(retry=_NOW, timeout=5, within=timedelta(minutes=5))
     def second(self, request: Order, ctx: Context) -> str:
         STAGE.act("second", ctx)
         if ctx.attempt <= 2:

@@ -92,7 +92,7 @@ class Waiting(Saga[Request], timeout=timedelta(days=30), result="approval"):
     @cooling_off.compensate
     def wake(self, request: Request) -> None: ...
 
-    @step(poll_timeout=timedelta(hours=6))
+    @step(within=timedelta(hours=6), on_timeout=Exhausted.DEAD_LETTER)
     def settle(self, approval: Approval) -> str:
         raise NotYet(after=60, message="the bank")
 

@@ -38,7 +38,7 @@ class Waiting(Saga[Request], timeout=30):  # pyright: ignore[reportArgumentType,
     @bare.compensate(foo=1)  # pyright: ignore[reportCallIssue, reportUntypedFunctionDecorator] -- an unknown option
     def forget(self, bare: str) -> None: ...
 
-    @step(poll_timeout=5)  # pyright: ignore[reportArgumentType] -- a timedelta
+    @step(within=5)  # pyright: ignore[reportArgumentType] -- a timedelta
     def look(self) -> None: ...
 
 
