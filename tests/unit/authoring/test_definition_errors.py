@@ -428,6 +428,12 @@ def test_annotations_need_not_be_postponed(name: str) -> None:
 POLICIES = [
     "Retry.exponential(max_retries=-1)",
     "Retry.exponential(base_delay=float('nan'))",
+    "Retry.exponential(factor=0.5)",
+    "Retry.exponential(factor=101)",
+    "Retry.exponential(factor=float('nan'))",
+    "Retry.exponential(factor=True)",
+    "Retry.exponential(factor='3')",
+    "Retry.linear(factor=3)",
     "Retry.linear(max_delay=-1)",
     "Retry.constant(jitter='some')",
     "Retry.constant(retry_on=ValueError)",

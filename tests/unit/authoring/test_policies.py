@@ -48,6 +48,32 @@ def test_an_unknown_option_of_a_retry_names_those_there_are() -> None:
         ANY_RETRY.constant(retries=3)
 
 
+@pytest.mark.parametrize(
+    ("retry", "delays"),
+    [
+        (Retry.exponential(base_delay=1), [1, 2, 4, 8]),
+        (Retry.exponential(base_delay=1, factor=3), [1, 3, 9, 27]),
+        (Retry.exponential(base_delay=2, factor=3, max_delay=10), [2, 6, 10, 10]),
+        (Retry.exponential(base_delay=0.25, factor=1), [0.25, 0.25, 0.25, 0.25]),
+        (Retry.exponential(base_delay=0.5, factor=1.5), [0.5, 0.75, 2, 2]),
+        (Retry.exponential(base_delay=0, factor=100), [0, 0, 0, 0]),
+    ],
+)
+def test_each_delay_of_an_exponential_policy_is_a_multiple_of_the_last(retry: Retry, delays: list[float]) -> None:
+    assert [retry.delay(n) for n in (1, 2, 3, 4)] == delays
+
+
+@pytest.mark.parametrize("factor", [1, 1.01, 2, 100])
+@pytest.mark.parametrize("base", [0.0, 0.001, 14 * 86_400])
+def test_no_delay_exceeds_the_longest_of_sqs(base: float, factor: float) -> None:
+    retry = Retry.exponential(max_retries=1_000, base_delay=base, factor=factor)
+    longest = retry.delay(1_000)
+    assert longest == min(14 * 86_400, longest)
+    assert (longest == 0) == (base == 0)
+    if factor >= 2 and base:
+        assert longest == 14 * 86_400
+
+
 def test_a_retry_can_be_made_from_another() -> None:
     assert replace(Retry.constant(max_retries=1), max_retries=5) == Retry.constant(max_retries=5)
 
