@@ -114,7 +114,7 @@ def _error_types(name: str, types: object) -> _ErrorTypes:
 
 
 _HOW = (
-    "write Retry.exponential(max_retries=3, base_delay=1.0), Retry.linear(max_retries=3, base_delay=1.0) "
+    "write Retry.exponential(max_retries=5, base_delay=2.0), Retry.linear(max_retries=3, base_delay=1.0) "
     "or Retry.constant(max_retries=3, delay=1.0)"
 )
 
@@ -181,11 +181,11 @@ class Retry(metaclass=_RetryMeta):
     def exponential(
         cls,
         *,
-        max_retries: int = 3,
-        base_delay: float = 1.0,
+        max_retries: int = 5,
+        base_delay: float = 2.0,
         factor: float = 2.0,
         max_delay: float | None = None,
-        jitter: Jitter = "none",
+        jitter: Jitter = "full",
         retry_on: Iterable[type[BaseException]] = (Exception,),
         give_up_on: Iterable[type[BaseException]] = (),
         on_exhausted: Exhausted | None = None,
@@ -280,7 +280,7 @@ class Retry(metaclass=_RetryMeta):
         return any(issubclass(type_, BaseExceptionGroup) and isinstance(error, type_) for type_ in named)
 
 
-DEFAULT_RETRY = Retry.exponential(max_retries=3, base_delay=1.0, jitter="full")
+DEFAULT_RETRY = Retry.exponential()
 """The policy of a step without ``retry``."""
 
 

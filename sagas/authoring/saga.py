@@ -162,7 +162,7 @@ class Saga(Generic[ReqT], metaclass=_Meta):
         stale_after: time without progress after which a message counts as lost.
         timeout: how long a saga can take, at most 365 days. Then it is cancelled and undone, and ends COMPENSATED with
             the error ``SagaTimedOut``. After its pivot, it continues, and the attention list shows it. None by default.
-        retry: the retry policy of steps that do not set their own. Default: three retries, exponential from 1 s, full
+        retry: the retry policy of steps that do not set their own. Default: five retries, exponential from 2 s, full
             jitter.
         undo_retry: the retry policy of undos that do not set their own. Default: the policy of the step.
         step_timeout: the timeout of steps that do not set their own: seconds or a timedelta. Default: 30 seconds.

@@ -318,8 +318,8 @@ def step(
 
     Args:
         fn: the method, if the decorator is used without parentheses.
-        retry: what happens after a failed attempt. Default: the class's ``retry``, or else three retries, exponential
-            from 1 s, full jitter.
+        retry: what happens after a failed attempt. Default: the class's ``retry``, or else five retries, exponential
+            from 2 s, full jitter.
         timeout: how long an attempt can take from the start of its code: seconds or a timedelta, at most 890 seconds.
             Default: the class's ``step_timeout``, or else 30 seconds. A later result or error is refused: the attempt
             fails with ``TimedOut``, and its outcome is in doubt. An ``async`` method is cancelled at that time, or when

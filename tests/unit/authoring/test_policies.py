@@ -31,7 +31,7 @@ def test_error_types_come_in_any_iterable(types: Any) -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: ANY_RETRY(max_retries=3),
+        lambda: ANY_RETRY(max_retries=5),
         lambda: ANY_RETRY(3),
         lambda: ANY_RETRY(),
         lambda: ANY_RETRY(retries=3),
@@ -39,7 +39,7 @@ def test_error_types_come_in_any_iterable(types: Any) -> None:
     ],
 )
 def test_a_retry_made_wrongly_says_how_it_is_made(make: Callable[[], object]) -> None:
-    with pytest.raises(DefinitionError, match=r"Retry\.exponential\(max_retries=3.*Retry\.constant\("):
+    with pytest.raises(DefinitionError, match=r"Retry\.exponential\(max_retries=5.*Retry\.constant\("):
         make()
 
 
