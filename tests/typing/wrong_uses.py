@@ -41,6 +41,11 @@ class Waiting(Saga[Request], timeout=30):  # pyright: ignore[reportArgumentType,
     @step(within=5)  # pyright: ignore[reportArgumentType] -- a timedelta
     def look(self) -> None: ...
 
+    @step(within=timedelta(days=1), on_timeout="FAIL")  # pyright: ignore[reportArgumentType] -- a policy
+    def look_on(self) -> None: ...
+
+    async def around(self, ctx: Context) -> None: ...  # pyright: ignore[reportIncompatibleMethodOverride] -- a context manager
+
 
 class Child(Saga[Request], name="child"):
     @step

@@ -299,7 +299,8 @@ def _steps(draw: st.DrawFn, name: str, place: str) -> tuple[str, dict[str, list[
     opens = draw(st.sampled_from(["wait", "fail", ""]))
     breaker = f"CircuitBreaker({draw(st.integers(1, 3))}, 30, {opens!r})" if opens else None
     source = f"    @step(retry={policy}, timeout=5, undo_when={when!r}, "
-    source += f"circuit_breaker={breaker}, pivot={place == 'at'})\n"
+    polls = f", within=timedelta(seconds=4), on_timeout={_policy(draw, place)}" if draw(st.booleans()) else ""
+    source += f"circuit_breaker={breaker}, pivot={place == 'at'}{polls})\n"
     source += f"    {word} {name}(self, request: Order, ctx: Context) -> str:\n"
     source += f"        return act({name!r}, ctx, {name!r})\n"
     if place == "before" and draw(st.booleans()):
