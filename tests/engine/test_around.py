@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -169,6 +170,28 @@ def test_a_coroutine_and_what_is_behind_it_share_the_time(bench: Make) -> None:
     b, saga_id = started(bench, Every, Small)
     failed = b.entry(saga_id, "StepFailed")["details"]["error"]
     assert (failed["type"], "2.0 s after its timeout of 10 s" in failed["message"]) == ("TimedOut", True)
+
+
+class Lingering(Surrounded[Order], name="lingering"):
+    """Leaves a task behind, which takes its time to end."""
+
+    @step(retry=ONCE, timeout=10)
+    async def pay(self) -> str:
+        self.left = asyncio.ensure_future(self.stay())
+        await asyncio.sleep(0)
+        return self.do("pay")
+
+    async def stay(self) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            passing("task ends")
+
+
+def test_tasks_that_the_code_left_behind_do_not_take_its_time(bench: Make) -> None:
+    SPEND.update({"pay": 5, "task ends": 20, "behind pay": 4})
+    b, saga_id = started(bench, Lingering)
+    assert (b.status(saga_id), LOG[-2:]) == ("COMPLETED", ["task ends", "behind pay"])
 
 
 def test_not_yet_passes_through_it(bench: Make) -> None:

@@ -195,7 +195,12 @@ def _called(
     entered = isinstance(code, UndoDefinition) or code.waits_for in ("", "signal")
     with _Around(definition.saga_class.around(instance, context)) if entered else nullcontext():
         result = code.function(instance, **arguments)
-        return await_result(result, context) if inspect.isawaitable(result) else result
+        if not inspect.isawaitable(result):
+            return result
+        try:
+            return await_result(result, context)
+        finally:
+            context.resume()
 
 
 class _Around(ExitStack):

@@ -73,10 +73,9 @@ class StepContext(Struct):
         self._ended_at = self.clock.now()
 
     def resume(self) -> None:
-        """Record that what ran after the code has ended, so ``around``, which follows, has the code's remaining
-        time."""
+        """Record that tasks which ran after the code have ended. What follows has the code's remaining time."""
         if self._ended_at:
-            self.deadline_at = min(self.deadline_at + self.clock.now() - self._ended_at, self._ends_at)
+            self.deadline_at += self.clock.now() - self._ended_at
             self._ended_at = 0.0
 
     @property

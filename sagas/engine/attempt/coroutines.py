@@ -75,7 +75,6 @@ class EventLoop:
             else:
                 self._idle.append(runner)
             threads.shutdown()
-            context.resume()
 
     def close(self) -> None:
         """Close the loop, unless an attempt runs in it."""
