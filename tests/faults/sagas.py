@@ -534,6 +534,25 @@ class Eager(Saga[Order], name="eager"):
         return request.item
 
 
+class Unready(Saga[Order], name="unready"):
+    """Looks in vain until its time is up, and ends FAILED. A failure would undo it."""
+
+    @step(retry=_NOW, timeout=5)
+    def first(self, request: Order, ctx: Context) -> str:
+        STAGE.act("first", ctx)
+        return request.item
+
+    @first.compensate(retry=_NOW)
+    def undo_first(self, first: str, ctx: Context) -> None:
+        STAGE.act("undo_first", ctx)
+
+    @step(retry=_NOW, timeout=5, within=timedelta(seconds=20), on_timeout=Exhausted.FAIL)
+    def second(self, ctx: Context) -> str:
+        STAGE.act("second", ctx)
+        STAGE.looked.add(("second", ctx.attempt))
+        raise NotYet(after=20, message="the post")
+
+
 class Hesitant(Saga[Order], name="hesitant"):
     """Asks at its second look only, and does what it is to do at its second look only."""
 
@@ -659,6 +678,6 @@ class Late(Saga[Order], name="late", timeout=timedelta(minutes=5)):
 
 CLASSES: tuple[type[Saga[Order]], ...] = (
     *(Pair, Short, Halting, Parked, Started, Bulky, Stamped, Guarded, Hasty, Long),
-    *(Asking, Brief, BriefAsking, Sleepy, Eager, Endless, Hesitant, Job, Plain, Impatient, Restless),
+    *(Asking, Brief, BriefAsking, Sleepy, Eager, Unready, Endless, Hesitant, Job, Plain, Impatient, Restless),
     *(Hurried, Pivotal, PivotalLast, Late),
 )
