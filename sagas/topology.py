@@ -17,6 +17,11 @@ _METADATA_KEY = "sagas"
 WITHOUT_RECURSION_CONFIG = ("ap-southeast-6", "mx-central-1", "us-gov-")
 """Prefixes of the regions where Lambda does not detect loops, and so refuses the setting for them."""
 
+FUNCTION_SPARE = 6
+"""Seconds that a step's function has beyond the step's timeout, to record the outcome."""
+AFTER_FUNCTION = 2
+"""Seconds for which a message stays hidden beyond its function's timeout. Then SQS redelivers it."""
+
 PartName = Literal[
     "sagas_table",
     "audit_table",

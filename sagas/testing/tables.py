@@ -18,6 +18,15 @@ KEYS: dict[str, tuple[str, ...]] = {
     "joins": ("join", "part"),
 }
 """The attributes of primary keys, by the last part of a table's name."""
+INDEXES: dict[str, tuple[str, ...]] = {
+    "open": ("open_shard", "due"),
+    "by_name": ("name_shard", "created_at"),
+    "incidents": ("incident_shard", "incident"),
+    "ended": ("ended", "ended_at"),
+}
+"""The attributes of the keys of the indexes of sagas."""
+PROJECTED: dict[str, tuple[str, ...]] = {"incidents": ("seq",)}
+"""The attributes that an index has apart from keys."""
 _REFUSED = "The conditional request failed"
 
 
@@ -165,7 +174,15 @@ class MemoryTables:
 
     def _searched(self, request: Item) -> tuple[Iterable[Item], Sequence[str]]:
         """Return the items that a query searches, and the attributes by which they are sorted."""
-        return self._seen(request["TableName"], request).values(), keys_of(request["TableName"])
+        items = self._seen(request["TableName"], request).values()
+        keys = keys_of(request["TableName"])
+        if "IndexName" not in request:
+            return items, keys
+        index = request["IndexName"]
+        order = (*INDEXES[index], *keys)
+        kept = (*order, *PROJECTED.get(index, ()))
+        indexed = (item for item in items if all(name in item for name in order))
+        return ({name: item[name] for name in kept if name in item} for item in indexed), order
 
     def _page(
         self, request: Item, items: Sequence[Item], order: Sequence[str], *, backwards: bool = False, more: bool = False

@@ -16,18 +16,9 @@ from zlib import crc32
 
 from benchmarks.units import item_size
 from sagas.testing.expressions import Impossible, Item, copied, plain
-from sagas.testing.tables import Key, MemoryTables, canceled, keys_of, place_of, refusal
+from sagas.testing.tables import INDEXES, PROJECTED, Key, MemoryTables, canceled, keys_of, place_of, refusal
 from tests.support.refused import check, check_indexed, check_item, check_key
 
-_INDEXES = {
-    "open": ("open_shard", "due"),
-    "by_name": ("name_shard", "created_at"),
-    "incidents": ("incident_shard", "incident"),
-    "ended": ("ended", "ended_at"),
-}
-"""The keys of control items' indexes."""
-_PROJECTED = {"incidents": ("seq",)}
-"""What an index holds besides keys."""
 _LARGEST = 400 * 1024
 """Bytes of an item."""
 _PAGE = 1024 * 1024
@@ -214,13 +205,6 @@ class StrictTables(MemoryTables):
                 others[name] = {**wanted, "Keys": copied(wanted["Keys"][rooms[name] :])}
         return super()._batch_get({"RequestItems": first}) | {"UnprocessedKeys": others}
 
-    def _searched(self, request: Item) -> tuple[Iterable[Item], Sequence[str]]:
-        items, keys = super()._searched(request)
-        if "IndexName" not in request:
-            return items, keys
-        order = (*_INDEXES[request["IndexName"]], *keys)
-        return ({name: item[name] for name in order} for item in items if all(name in item for name in order)), order
-
     def _scan(self, request: Item) -> Item:
         found, order = self._seen(request["TableName"], request), keys_of(request["TableName"])
         keys = self._segment(found, request.get("Segment", 0), request.get("TotalSegments", 1))
@@ -254,14 +238,14 @@ def units_of(table: str, before: Item | None, after: Item | None, *, transacted:
     if items:
         kilobytes = max(-(-item_size(item) // 1024) for item in items)
         units[table, str(plain(items[0][keys_of(table)[0]])[1])] = kilobytes * (2 if transacted else 1)
-    indexes = _INDEXES.items() if table.endswith("-sagas") else ()
+    indexes = INDEXES.items() if table.endswith("-sagas") else ()
     for index, names in indexes:
         old, new = ([(item or {}).get(name) for name in names] for item in (before, after))
         for partition, sort in (old, new) if old != new else ():  # an entry is deleted, and another put
             if partition and sort:
                 units[index, str(plain(partition)[1])] += 1
         if before and after and old == new and all(new):
-            changed = any(before[name] != after[name] for name in _PROJECTED.get(index, ()))
+            changed = any(before[name] != after[name] for name in PROJECTED.get(index, ()))
             units[index, str(plain(new[0])[1])] += changed
     return units
 
@@ -294,7 +278,7 @@ def _writes(operation: str, request: Item) -> list[Item]:
 def _check(kind: str, request: Item) -> None:
     """Refuse what no table would take, whatever it holds."""
     keys = keys_of(request["TableName"])
-    check(kind, request, keys, _INDEXES[request["IndexName"]] if "IndexName" in request else ())
+    check(kind, request, keys, INDEXES[request["IndexName"]] if "IndexName" in request else ())
     for key in request.get("Keys", ()):
         check_key(key, keys)
     if "Item" in request:
@@ -302,7 +286,7 @@ def _check(kind: str, request: Item) -> None:
 
 
 def _indexes_of(table: str) -> Iterable[tuple[str, ...]]:
-    return _INDEXES.values() if table.endswith("-sagas") else ()
+    return INDEXES.values() if table.endswith("-sagas") else ()
 
 
 def _check_number(operation: str, request: Item) -> None:

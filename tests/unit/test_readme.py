@@ -12,9 +12,12 @@ ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
 WHAT_HAPPENS = (ROOT / "docs" / "concepts" / "what-happens-when.md").read_text()
 STAND_INS = """
-def reserve_seats(seats: int, key: str) -> str:
-    return f"{seats} seats for {key}"
-def cancel_seats(reference: str) -> None: ...
+seats: dict[str, int] = {}
+def reserve_seats(number: int, key: str) -> str:
+    seats[key] = number
+    return key
+def cancel_seats(reference: str) -> None:
+    seats.pop(reference, None)
 def take_money(order_id: str, key: str) -> str:
     return "paid"
 """

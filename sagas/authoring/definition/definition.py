@@ -149,6 +149,11 @@ class StepDefinition(Struct, frozen=True):
             return self.children.requests
         return {"": self.result_type, "signal": type(None), "time": datetime}[self.waits_for]
 
+    @property
+    def longest_timeout(self) -> float:
+        """The longer of the timeouts of the step and its undo, in seconds."""
+        return max(self.timeout, self.undo.timeout if self.undo else 0.0)
+
     def code(self, *, undo: bool) -> StepDefinition | UndoDefinition:
         """Return the step itself or its undo."""
         if undo and self.undo is None:

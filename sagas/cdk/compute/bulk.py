@@ -32,9 +32,8 @@ from sagas.cdk.parts.alarms import Alarms
 from sagas.cdk.parts.part import Part
 from sagas.messaging.work import BULK as BULK_NAME
 from sagas.messaging.work import NOW as NOW_NAME
+from sagas.topology import AFTER_FUNCTION
 
-_AFTER_FUNCTION = 2
-"""Seconds a message stays hidden beyond its function's timeout."""
 _MAX_RECEIVES = 10
 """After this many receives, SQS dead-letters a message whose function keeps failing. The supervisor finds the work
 again, or the alarm reports it."""
@@ -99,7 +98,7 @@ class WorkQueue(Construct):
         self.kind = kind
         self.name = kind.name
         name = f"Work-{kind.name}-{service_token(scope)}"
-        hidden = (kind.options_in(options).timeout or kind.timeout) + _AFTER_FUNCTION
+        hidden = (kind.options_in(options).timeout or kind.timeout) + AFTER_FUNCTION
         self.queue, self.dead_letters = queue_with_letters(
             self, name, options.encryption_key, hidden=hidden, max_receives=_MAX_RECEIVES
         )

@@ -9,12 +9,9 @@ from dataclasses import dataclass
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition, UndoDefinition
 from sagas.cdk.options.function_options import FunctionOptions
 from sagas.errors import DefinitionError
+from sagas.topology import AFTER_FUNCTION, FUNCTION_SPARE
 
 _LAMBDA_MAX = 900
-_SPARE = 6
-"""A function has this many seconds beyond its step's timeout, to record the outcome."""
-_AFTER_FUNCTION = 2
-"""A message stays hidden for this many seconds beyond its function's timeout. Then SQS redelivers it."""
 _SPARE_RECEIVES = 10
 """A message may be received this many times without an attempt, for example while Lambda throttles the function. More
 would be expensive: if 500 sagas per second kill their function, 20 receives each use all 10,000 invocations per second
@@ -40,13 +37,14 @@ class StepGroup:
             needed = self._needed(self.batch_size)
             raise DefinitionError(
                 f"step {self._slowest.name}: a batch of {self.batch_size} with a timeout of "
-                f"{_longest(self._slowest):g} s each needs {needed} s, "
+                f"{self._slowest.longest_timeout:g} s each needs {needed} s, "
                 f"and Lambda's limit is {_LAMBDA_MAX} s"
             )
         if self.timeout < self._needed(1):
             raise DefinitionError(
                 f"step {self._slowest.name}: the option timeout must be at least {self._needed(1)} s, "
-                f"not {self.timeout}: the step's own {_longest(self._slowest):g} s plus {_SPARE} s to commit"
+                f"not {self.timeout}: the step's own {self._slowest.longest_timeout:g} s plus {FUNCTION_SPARE} s "
+                "to commit"
             )
 
     @property
@@ -77,15 +75,15 @@ class StepGroup:
             return self.options.timeout
         if len(self.steps) == 1:
             return self._needed(self.batch_size)
-        chain = sum(math.ceil(_longest(step)) for step in self.steps)
-        return min(chain * self.batch_size + _SPARE, _LAMBDA_MAX)
+        chain = sum(math.ceil(step.longest_timeout) for step in self.steps)
+        return min(chain * self.batch_size + FUNCTION_SPARE, _LAMBDA_MAX)
 
     @property
     def visibility_timeout(self) -> int:
         """Seconds that a received message stays hidden: slightly more than an invocation can last. AWS advises six
         times as much. But claims make an early delivery harmless, and a late delivery would delay the recovery from a
         worker's death."""
-        return self.timeout + _AFTER_FUNCTION
+        return self.timeout + AFTER_FUNCTION
 
     @property
     def max_receives(self) -> int:
@@ -103,11 +101,7 @@ class StepGroup:
 
     @property
     def _slowest(self) -> StepDefinition:
-        return max(self.steps, key=_longest)
+        return max(self.steps, key=lambda step: step.longest_timeout)
 
     def _needed(self, messages: int) -> int:
-        return math.ceil(_longest(self._slowest)) * messages + _SPARE
-
-
-def _longest(step: StepDefinition) -> float:
-    return max(step.timeout, step.undo.timeout if step.undo else 0.0)
+        return math.ceil(self._slowest.longest_timeout) * messages + FUNCTION_SPARE

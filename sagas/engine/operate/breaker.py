@@ -33,6 +33,7 @@ from sagas.core.gates import (
     CountedError,
     Limits,
     admit,
+    closed,
     opened,
     probe_ended,
     silent_until,
@@ -183,14 +184,27 @@ class Breakers:
 
     def close(self, saga: str, step: str) -> BreakerState:
         """Close a breaker in any state. Return its previous state."""
-        if self._registry.get(saga).step(step).circuit_breaker is None:
-            raise NotFound(f"step {step!r} of saga {saga!r} has no circuit breaker")
+        self._check_declared(saga, step)
         before = self._store.get(saga, step)
         self._store.close(saga, step, self._clock.now(), self._clock.new_owner())
         self._learn(saga, step, None)
         if not before.closed:
             self._observer.breaker_closed(saga)
         return before
+
+    def open(self, saga: str, step: str) -> None:
+        """Open a breaker, as failures of its step do."""
+        limits = self._check_declared(saga, step)
+        before = self._store.get(saga, step)
+        failed = replace(closed(before, 0.0), failures=limits.threshold, revision=self._clock.new_owner())
+        self._learn(saga, step, self._store.swap(saga, step, before, opened(limits, failed, self._clock.now())))
+
+    def _check_declared(self, saga: str, step: str) -> Limits:
+        """Return the limits of a step's breaker. Raises ``NotFound`` if the step declares none."""
+        policy = self._registry.get(saga).step(step).circuit_breaker
+        if policy is None:
+            raise NotFound(f"step {step!r} of saga {saga!r} has no circuit breaker")
+        return Limits(policy.failure_threshold, policy.open_for)
 
     def silent_until(self, state: SagaState) -> float:
         """Return the time until which the breaker of the saga's step may be holding the saga back. See

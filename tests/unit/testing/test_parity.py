@@ -394,7 +394,7 @@ def test_both_make_the_same_of_any_saga(planned: Planned) -> None:
     saga_class = planned.define(name)
     with ExitStack() as stack:
         stack.enter_context(patch.object(Queues, "send", _without_delay))
-        stack.enter_context(patch("sagas.testing.in_process.SystemClock", lambda: CLOCK[0]))
+        stack.enter_context(patch("sagas.testing.simulation.SystemClock", lambda: CLOCK[0]))
         _begin(planned, ManualClock())
         rehearsed, rehearsal = run(saga_class, Order("train"), signals=planned.signals), list(LOG)
         bench = Bench(stack=HandmadeStack(saga_class, Leaf, prefix=name))
