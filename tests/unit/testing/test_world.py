@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -484,3 +485,30 @@ def test_worlds_that_cannot_be() -> None:
         World(Trip, Other)
     with pytest.raises(TypeError, match="settle: must be a timedelta"):
         World(Trip, settle=3)  # type: ignore[arg-type]
+
+
+class Surrounded(Saga[Order], name="surrounded"):
+    """Notes when its code is surrounded."""
+
+    @contextmanager
+    def around(self, ctx: Context) -> Generator[None]:
+        LOG.append(f"enters {ctx.attempt}")
+        yield
+        LOG.append(f"leaves {ctx.attempt}")
+
+    @step
+    def work(self) -> None:
+        LOG.append("works")
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_the_moments_are_outside_of_what_surrounds_the_code(dies: bool) -> None:
+    with World(Surrounded) as world:
+        saga = world.start(Surrounded, Order())
+        saga.on(Surrounded.work, "calling", lambda: LOG.append("calling"))
+        saga.on(Surrounded.work, "returned", lambda: die() if dies else LOG.append("returned"))
+        world.play()
+    then = ["enters 2", "works", "leaves 2"] if dies else ["returned"]
+    assert LOG[:4] == ["calling", "enters 1", "works", "leaves 1"]
+    assert LOG[4:] == then
+    assert saga.status == "COMPLETED"
