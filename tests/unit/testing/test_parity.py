@@ -19,7 +19,7 @@ from sagas.authoring.codec import encode
 from sagas.core.text import epoch
 from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
-from sagas.testing import run
+from sagas.testing import World, die, run
 from tests.support.aws import HandmadeStack
 from tests.support.bench import Bench, ManualClock, deploy_functions
 from tests.support.databases import lead_nowhere
@@ -135,6 +135,33 @@ def test_both_surround_code_alike(item: str, status: str, monkeypatch: pytest.Mo
     audit, _ = engine_of(stack.environment).reader.audit("around", saga_id, 100, 0)
     assert [comparable(entry) for entry in rehearsed.audit] == [comparable(entry) for entry in audit]
     assert (rehearsed.status, rehearsed.status) == (bench.status(saga_id), status)
+
+
+class Surrounded(Saga[Order], name="surrounded"):
+    """Notes when its code is surrounded."""
+
+    @contextmanager
+    def around(self, ctx: Context) -> Generator[None]:
+        LOG.append(f"enters {ctx.attempt}")
+        yield
+        LOG.append(f"leaves {ctx.attempt}")
+
+    @step
+    def work(self) -> None:
+        LOG.append("works")
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_the_moments_of_a_world_are_outside_of_what_surrounds_the_code(dies: bool) -> None:
+    with World(Surrounded) as world:
+        saga = world.start(Surrounded, Order("train"))
+        saga.on(Surrounded.work, "calling", lambda: LOG.append("calling"))
+        saga.on(Surrounded.work, "returned", lambda: die() if dies else LOG.append("returned"))
+        world.play()
+    then = ["enters 2", "works", "leaves 2"] if dies else ["returned"]
+    assert LOG[:4] == ["calling", "enters 1", "works", "leaves 1"]
+    assert LOG[4:] == then
+    assert saga.status == "COMPLETED"
 
 
 class Collecting(Saga[Order], name="collecting"):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -487,28 +486,12 @@ def test_worlds_that_cannot_be() -> None:
         World(Trip, settle=3)  # type: ignore[arg-type]
 
 
-class Surrounded(Saga[Order], name="surrounded"):
-    """Notes when its code is surrounded."""
-
-    @contextmanager
-    def around(self, ctx: Context) -> Generator[None]:
-        LOG.append(f"enters {ctx.attempt}")
-        yield
-        LOG.append(f"leaves {ctx.attempt}")
-
-    @step
-    def work(self) -> None:
-        LOG.append("works")
-
-
-@pytest.mark.parametrize("dies", [False, True])
-def test_the_moments_are_outside_of_what_surrounds_the_code(dies: bool) -> None:
-    with World(Surrounded) as world:
-        saga = world.start(Surrounded, Order())
-        saga.on(Surrounded.work, "calling", lambda: LOG.append("calling"))
-        saga.on(Surrounded.work, "returned", lambda: die() if dies else LOG.append("returned"))
-        world.play()
-    then = ["enters 2", "works", "leaves 2"] if dies else ["returned"]
-    assert LOG[:4] == ["calling", "enters 1", "works", "leaves 1"]
-    assert LOG[4:] == then
-    assert saga.status == "COMPLETED"
+def test_a_message_that_comes_back_to_a_saga_that_has_gone_on_reaches_no_moment() -> None:
+    world = World(Trip)
+    trip = world.start(Trip, Order())
+    trip.on(Trip.charge, "after", die)
+    trip.on(Trip.charge, "before", lambda: LOG.append("again"), attempt=2)
+    world.advance(HOUR)
+    with pytest.raises(AssertionError, match='charge was never "before" in attempt 2'), world:
+        pass
+    assert (trip.status, LOG) == ("WAITING", [])
