@@ -66,7 +66,7 @@ _YEAR = 365 * 86_400.0
 
 class NotYet(SagaError):
     """Raised by a step or its undo to be called again later, because something that it needs is not ready. This is not
-    a failure and uses up no attempt. The step's ``poll_timeout`` limits how long the step can do so, from the first
+    a failure and uses up no attempt. The step's ``within`` limits how long the step can do so, from the first
     time. Time in which it could not run, such as a pause, does not count.
 
     A subclass that does not call ``super().__init__`` is called again after a minute.
@@ -88,7 +88,7 @@ class NotYet(SagaError):
         if isinstance(after, bool) or not isinstance(after, int | float) or not 1 <= after < math.inf:  # pyright: ignore[reportUnnecessaryIsInstance] -- errors of steps have unchecked arguments
             raise ValueError(f"NotYet: after must be a number of seconds, at least 1, not {after!r}")
         super().__init__(message)
-        # ``poll_timeout`` cannot be longer than this, and the stored number must have a limit.
+        # ``within`` cannot be longer than this, and the stored number must have a limit.
         self.after = float(min(after, _YEAR))
         self.message = str(message)
         self.steady = bool(steady)
@@ -100,6 +100,8 @@ class WrongResult(PermanentError):
 
     The step's code has run and may have taken effect. With ``undo_when="started"``, the step is undone. Otherwise it is
     listed as in doubt.
+
+    An attempt also fails with this error if its class's ``around`` swallows an exception.
 
     An undo fails with this error if it declares ``None`` but returns a value, or if it returns code that has not run,
     such as a generator or a list of coroutines.

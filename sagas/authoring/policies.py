@@ -6,6 +6,7 @@ import functools
 import inspect
 import json
 import math
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -27,6 +28,8 @@ MAX_RETRIES = 1_000
 
 MAX_SECONDS = 14 * 24 * 3600
 """14 days, the longest time that SQS keeps a message."""
+
+_LARGEST_FACTOR = 100
 
 LONGEST_WAIT = timedelta(days=365)
 """A year."""
@@ -72,7 +75,7 @@ class Exhausted(StrEnum):
     FAIL = "FAIL"
     DEAD_LETTER = "DEAD_LETTER"
     CONTINUE = "CONTINUE"
-    """Continue without a result. For waits, and for steps with ``poll_timeout``."""
+    """Continue without a result. For waits, and for steps with ``within``."""
 
 
 def attempt_seconds(timeout: object) -> float | None:
@@ -111,7 +114,7 @@ def _error_types(name: str, types: object) -> _ErrorTypes:
 
 
 _HOW = (
-    "write Retry.exponential(max_retries=3, base_delay=1.0), Retry.linear(max_retries=3, base_delay=1.0) "
+    "write Retry.exponential(max_retries=5, base_delay=2.0), Retry.linear(max_retries=3, base_delay=1.0) "
     "or Retry.constant(max_retries=3, delay=1.0)"
 )
 
@@ -155,6 +158,7 @@ class Retry(metaclass=_RetryMeta):
     retry_on: _ErrorTypes = (Exception,)
     give_up_on: _ErrorTypes = ()
     on_exhausted: Exhausted | None = None
+    factor: float = 2.0
 
     def __post_init__(self) -> None:
         valid = self.kind in get_args(RetryKind)
@@ -164,6 +168,9 @@ class Retry(metaclass=_RetryMeta):
         if self.max_delay is not None:
             _check_number("Retry", "max_delay", self.max_delay, least=0)
         _require(self.jitter in ("none", "full"), f'Retry: jitter must be "none" or "full", not {self.jitter!r}')
+        growing = isinstance(cast("object", self.factor), int | float) and not isinstance(self.factor, bool)
+        valid = growing and 1 <= self.factor <= _LARGEST_FACTOR
+        _require(valid, f"Retry: factor must be a number from 1 to {_LARGEST_FACTOR}, not {self.factor!r}")
         object.__setattr__(self, "retry_on", _error_types("retry_on", self.retry_on))
         object.__setattr__(self, "give_up_on", _error_types("give_up_on", self.give_up_on))
         valid = any(self.on_exhausted is member for member in (*Exhausted, None))
@@ -174,18 +181,19 @@ class Retry(metaclass=_RetryMeta):
     def exponential(
         cls,
         *,
-        max_retries: int = 3,
-        base_delay: float = 1.0,
+        max_retries: int = 5,
+        base_delay: float = 2.0,
+        factor: float = 2.0,
         max_delay: float | None = None,
-        jitter: Jitter = "none",
+        jitter: Jitter = "full",
         retry_on: Iterable[type[BaseException]] = (Exception,),
         give_up_on: Iterable[type[BaseException]] = (),
         on_exhausted: Exhausted | None = None,
     ) -> Retry:
-        """Delay ``base_delay * 2**(n-1)`` seconds before retry n, at most ``max_delay``."""
+        """Delay ``base_delay * factor**(n-1)`` seconds before retry n, at most ``max_delay``."""
         on = _error_types("retry_on", retry_on)
         off = _error_types("give_up_on", give_up_on)
-        return cls("exponential", max_retries, base_delay, max_delay, jitter, on, off, on_exhausted)
+        return cls("exponential", max_retries, base_delay, max_delay, jitter, on, off, on_exhausted, factor)
 
     @classmethod
     @checked_call("Retry.linear")
@@ -240,9 +248,11 @@ class Retry(metaclass=_RetryMeta):
             Seconds, rounded up to whole seconds if more than one, because SQS has no smaller unit.
         """
         if self.kind == "exponential":
-            seconds = math.ldexp(
-                self.base_delay, min(retry - 1, 60)
-            )  # 2**60 s exceeds every limit and still fits a float
+            try:
+                growth = float(self.factor) ** (retry - 1)
+            except OverflowError:
+                growth = sys.float_info.max
+            seconds = self.base_delay * growth
         else:
             seconds = self.base_delay * retry if self.kind == "linear" else self.base_delay
         seconds = min(seconds, MAX_SECONDS if self.max_delay is None else self.max_delay)
@@ -270,7 +280,7 @@ class Retry(metaclass=_RetryMeta):
         return any(issubclass(type_, BaseExceptionGroup) and isinstance(error, type_) for type_ in named)
 
 
-DEFAULT_RETRY = Retry.exponential(max_retries=3, base_delay=1.0, jitter="full")
+DEFAULT_RETRY = Retry.exponential()
 """The policy of a step without ``retry``."""
 
 

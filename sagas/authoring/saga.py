@@ -6,6 +6,7 @@ import inspect
 import sys
 from abc import ABCMeta
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
@@ -14,9 +15,10 @@ from msgspec.structs import replace
 from sagas.authoring.context import Context, OrphanedObject
 from sagas.authoring.definition.building import build
 from sagas.authoring.definition.definition import DEFINITION, OPTION_NAMES, SagaDefinition, SagaOptions, kebab
-from sagas.authoring.definition.members import ClassBody, collect
+from sagas.authoring.definition.members import HOOK, ClassBody, collect
 from sagas.authoring.policies import AutoDisable, OrphanSweep, Retry
 from sagas.authoring.signatures import NameScope, bindings, has_type_variables, resolve, scope_of
+from sagas.authoring.steps import Compensation, Member
 from sagas.errors import DefinitionError
 
 ReqT = TypeVar("ReqT")
@@ -57,6 +59,7 @@ def _define(cls: type[Any], body: Mapping[str, Any]) -> None:
         raise DefinitionError(f"{where}: the request type {error}") from None
 
     members = collect(cls, where)
+    _check_around(cls, where)
     if has_type_variables(request_type) or open_variables or inspect.isabstract(cls):
         return  # the class serves only as a base
     options = SagaOptions(cls.__name__, **keywords)
@@ -92,6 +95,25 @@ def _check_creator(cls: type[Any], where: str) -> None:
     if required:
         message = f"__init__ needs {', '.join(required)}; override the classmethod create() to pass them"
         raise DefinitionError(f"{where}: {message}")
+
+
+def _check_around(cls: type[Any], where: str) -> None:
+    """Check that ``around`` is a method that returns a plain context manager, as far as its class shows."""
+    around = inspect.getattr_static(cls, HOOK)
+    if isinstance(around, Compensation):
+        return  # its name is refused with those of the other undos
+    if isinstance(around, Member):
+        advice = f'name the step otherwise, with name="{HOOK}"'
+        raise DefinitionError(f'{where}: step "{HOOK}": "{HOOK}" is the hook of the class; {advice}')
+    wrapped = inspect.unwrap(around) if callable(around) else around
+    kinds = (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+    if any(is_async(function) for function in (around, wrapped) for is_async in kinds):
+        raise DefinitionError(f"{where}: around must be a context manager: a plain one, also for async steps")
+    method = not isinstance(around, staticmethod | classmethod | type)
+    if method and (not callable(around) or inspect.isgeneratorfunction(around)):
+        raise DefinitionError(f"{where}: around must be a context manager: put @contextmanager above it")
+    if not method or [*inspect.signature(around).parameters][1:] != ["ctx"]:
+        raise DefinitionError(f"{where}: around takes (self, ctx)")
 
 
 if TYPE_CHECKING:
@@ -140,7 +162,7 @@ class Saga(Generic[ReqT], metaclass=_Meta):
         stale_after: time without progress after which a message counts as lost.
         timeout: how long a saga can take, at most 365 days. Then it is cancelled and undone, and ends COMPENSATED with
             the error ``SagaTimedOut``. After its pivot, it continues, and the attention list shows it. None by default.
-        retry: the retry policy of steps that do not set their own. Default: three retries, exponential from 1 s, full
+        retry: the retry policy of steps that do not set their own. Default: five retries, exponential from 2 s, full
             jitter.
         undo_retry: the retry policy of undos that do not set their own. Default: the policy of the step.
         step_timeout: the timeout of steps that do not set their own: seconds or a timedelta. Default: 30 seconds.
@@ -196,6 +218,23 @@ class Saga(Generic[ReqT], metaclass=_Meta):
     def create(cls) -> Self:
         """Create the instance that runs one attempt of a step or undo. Override this method to read configuration."""
         return cls()
+
+    def around(self, ctx: Context) -> AbstractContextManager[object]:
+        """Override this method with a context manager that is entered around the code of each attempt: of a step, of an
+        undo, and of the method of a ``wait_for``. It is not entered around ``until=``, or around the method of
+        ``@children``.
+
+        It is entered after :meth:`create`, on the same instance. Its time is part of the attempt's timeout. What it
+        raises is the attempt's error, as if the code had raised it. It must not swallow an exception: the attempt then
+        fails with :class:`WrongResult`. Write ``with super().around(ctx):`` to nest the ``around`` of several classes.
+
+        Args:
+            ctx: the attempt's context.
+
+        Returns:
+            The context manager. That of ``Saga`` does nothing.
+        """
+        return nullcontext()
 
     def on_orphans(self, orphans: Sequence[OrphanedObject], ctx: Context) -> Awaitable[None] | None:
         """Override this method to handle orphaned objects yourself, instead of the action of ``orphans``.

@@ -71,11 +71,12 @@ class StepOptions(Struct, frozen=True):
     result: str | None = None
     undo_when: Literal["completed", "started"] = "completed"
     retired: bool = False
-    poll_timeout: timedelta | None = None
+    within: timedelta | None = None
     wait: WaitOptions | None = None
     pivot: bool = False
     name: str | None = None
     in_doubt_on: Collection[type[BaseException]] | None = ()
+    on_timeout: Exhausted | None = None
     when: When | None = None
 
 
@@ -294,7 +295,8 @@ def step(
     result: str | None = None,
     undo_when: Literal["completed", "started"] = "completed",
     retired: bool = False,
-    poll_timeout: timedelta | None = None,
+    within: timedelta | None = None,
+    on_timeout: Exhausted | None = None,
     pivot: bool = False,
     name: str | None = None,
     in_doubt_on: Collection[type[BaseException]] | None = (),
@@ -312,7 +314,8 @@ def step(
     result: str | None = None,
     undo_when: Literal["completed", "started"] = "completed",
     retired: bool = False,
-    poll_timeout: timedelta | None = None,
+    within: timedelta | None = None,
+    on_timeout: Exhausted | None = None,
     pivot: bool = False,
     name: str | None = None,
     in_doubt_on: Collection[type[BaseException]] | None = (),
@@ -322,8 +325,8 @@ def step(
 
     Args:
         fn: the method, if the decorator is used without parentheses.
-        retry: what happens after a failed attempt. Default: the class's ``retry``, or else three retries, exponential
-            from 1 s, full jitter.
+        retry: what happens after a failed attempt. Default: the class's ``retry``, or else five retries, exponential
+            from 2 s, full jitter.
         timeout: how long an attempt can take from the start of its code: seconds or a timedelta, at most 890 seconds.
             Default: the class's ``step_timeout``, or else 30 seconds. A later result or error is refused: the attempt
             fails with ``TimedOut``, and its outcome is in doubt. An ``async`` method is cancelled at that time, or when
@@ -334,11 +337,14 @@ def step(
             ``"started"`` also undoes it if it failed or its outcome is in doubt. The undo's parameter for the step's
             own result must then be annotated ``T | None``.
         retired: whether new sagas skip the step. Its code and undo stay for earlier sagas.
-        poll_timeout: how long the step can keep raising ``NotYet``, counted from the first time; a day by default, at
-            most 365 days. Then the step fails for good. Time in which it could not run, such as a pause, does not
-            count. The same limit applies to its undo. Only a step with ``poll_timeout`` can have
-            ``Exhausted.CONTINUE``; its result is then annotated ``T | None``. So is the undo's parameter for the step's
-            own result.
+        within: how long the step can keep raising ``NotYet``, counted from the first time; a day by default, at most
+            365 days. Then the step fails for good. Time in which it could not run, such as a pause, does not count. The
+            same limit applies to its undo. The undo's parameter for the step's own result is then annotated
+            ``T | None``. Only a step with ``within`` can have ``Exhausted.CONTINUE``; its result is then annotated
+            ``T | None``, too.
+        on_timeout: what the last ``NotYet`` leads to, at the end of ``within``. Default: ``on_exhausted`` of the retry
+            policy, which applies to other failures. It does not apply to the undo, whose last ``NotYet`` needs an
+            operator.
         pivot: the point of no return, at most one per class. Once the step has completed, or may have taken effect, the
             saga only goes forward. Neither the pivot nor the steps after it have an undo.
         name: the step's stored name, if it is not the method's: 1 to 40 characters of a-z, 0-9 and ``_``, starting with
@@ -359,10 +365,11 @@ def step(
         result,
         undo_when,
         retired,
-        poll_timeout,
+        within,
         pivot=pivot,
         name=name,
         in_doubt_on=in_doubt_on,
+        on_timeout=on_timeout,
         when=when,
     )
     if fn is not None:

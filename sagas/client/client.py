@@ -14,7 +14,7 @@ from sagas.client.operate.operator_calls import OperatorCalls
 from sagas.client.operate.supervisor_calls import SupervisorCalls
 from sagas.client.read.logs import LogCalls
 from sagas.client.transport import Transport, pages
-from sagas.client.waiting import Waiting
+from sagas.client.waiting import Until, Waiting
 from sagas.core.ids import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
 from sagas.errors import Conflict, InvalidRequest, Problem, listed
 from sagas.operations import ATTENTION, AUDIT, LIST, LOOK_UP, SHOW, START, VERIFY
@@ -330,6 +330,7 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         on_change: Callable[[SagaView], None] | None = None,
         *,
         after: str | None = None,
+        until: Until = "end",
     ) -> SagaView:
         """Wait until a saga has ended, or is DEAD_LETTERED and waits for an operator. Return the saga.
 
@@ -341,11 +342,15 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
             on_change: called with the saga when it is first read, and after each change.
             after: the ``updated_at`` of a stopped saga that is about to continue, for example after :meth:`redrive`.
                 The wait lasts at least until the saga has changed.
+            until: with ``"waiting"``, wait until the saga waits for a signal, or is DEAD_LETTERED. Other waits, such as
+                for a time, a retry or children, do not count.
 
         Raises:
-            TimeoutError: the saga is still in flight.
+            TimeoutError: the saga is still in flight, or does not wait for a signal.
+            Conflict: with ``until="waiting"``, the saga has ended.
+            ValueError: ``until`` has another value.
         """
-        return Waiting(timeout).until_rest(lambda: self.show(type, saga_id), on_change, after)
+        return Waiting(timeout).until_rest(lambda: self.show(type, saga_id), on_change, after, until)
 
 
 def _text_of_time(moment: datetime | str | None) -> str | None:

@@ -126,6 +126,7 @@ class StepFailed(StepFact, frozen=True):
         outcome_unknown: the step may have taken effect, because it ended after its deadline, its result was refused, or
             its error says nothing about the effect.
         postponed: the step raised ``NotYet`` in a group with other errors, so it may have begun something.
+        timed_out: the step raised ``NotYet`` at the end of its ``within``.
     """
 
     leaves = StepStatus.FAILED
@@ -139,6 +140,7 @@ class StepFailed(StepFact, frozen=True):
     excused: bool = False
     outcome_unknown: bool = False
     postponed: bool = False
+    timed_out: bool = False
 
 
 class StepLost(StepFact, frozen=True):

@@ -73,7 +73,7 @@ class ForwardPlan(Struct, frozen=True):
         exhausted: the policy once these are used up.
         asks: whether the step has code. A wait without code begins on its own.
         wait: maximum seconds for which the step waits, after its code has run.
-        on_timeout: the policy if no signal arrives in time, or too many children fail.
+        on_timeout: the policy if no signal arrives in time, too many children fail, or the step polls for too long.
         concurrency: the number of children that may be in flight at a time.
         tolerate: the number of children that may fail.
         one_by_one: whether children are undone one after the other, not all at once.
@@ -89,6 +89,10 @@ class ForwardPlan(Struct, frozen=True):
     tolerate: int = 0
     one_by_one: bool = False
     skip: str = ""
+
+    def policy(self, step: StepState) -> Policy:
+        """Return the policy for a step that has failed for good."""
+        return self.on_timeout if step.timed_out else self.exhausted
 
 
 class UndoPlan(Struct, frozen=True):
@@ -363,10 +367,10 @@ def _dead_lettered(plan: Plan, state: SagaState, step: StepState) -> StepDeadLet
     if step.timed_out and step.waits_for == "children":
         why = Failure(TypeChanged.__name__, state.unreadable) if state.unreadable else Failure("ChildrenFailed")
         return StepDeadLettered(state.cursor, DeadLetterCause.CHILDREN_FAILED, failure=why)
-    if step.timed_out:
+    if step.timed_out and step.waits_for:
         return StepDeadLettered(state.cursor, DeadLetterCause.WAIT_TIMED_OUT, failure=WaitTimedOut.why)
     own = plan.steps[state.cursor].forward
-    if isinstance(own, Failure) or own.exhausted != "DEAD_LETTER" or state.recovery.exhausted:
+    if isinstance(own, Failure) or own.policy(step) != "DEAD_LETTER" or state.recovery.exhausted:
         # The policy does not dead-letter the message, or the message is lost.
         why = Failure("PivotHolds", pivot_holds(state))
         return StepDeadLettered(state.cursor, DeadLetterCause.PIVOT_HOLDS, failure=why)
@@ -391,7 +395,7 @@ def exhausted_policy(plan: Plan, state: SagaState, step: StepState, *, rejected:
     elif isinstance(own, Failure):
         return own
     else:
-        policy = own.on_timeout if step.timed_out else own.exhausted
+        policy = own.policy(step)
     return "DEAD_LETTER" if policy in ("COMPENSATE", "FAIL") and state.past_pivot else policy
 
 
@@ -570,8 +574,9 @@ def _code_of_stop(state: SagaState) -> AttentionCode:
         return AttentionCode.STALLED
     if state.unreadable:
         return AttentionCode.TYPE_CHANGED
-    if step is not None and step.timed_out and state.error_type not in (CODE_GONE, TypeChanged.__name__):
-        return AttentionCode.CHILDREN_FAILED if step.waits_for == "children" else AttentionCode.WAIT_TIMED_OUT
+    waited = step is not None and bool(step.waits_for) and step.timed_out
+    if waited and state.error_type not in (CODE_GONE, TypeChanged.__name__):
+        return AttentionCode.CHILDREN_FAILED if step and step.waits_for == "children" else AttentionCode.WAIT_TIMED_OUT
     if state.dead is not None:
         return AttentionCode.EXHAUSTED
     held = state.past_pivot and state.error_seq != state.seq

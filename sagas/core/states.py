@@ -116,7 +116,7 @@ class StepState(Struct, frozen=True):
         waits_for: ``signal``, ``time`` or ``children`` if the step is a wait; else empty.
         round: how often an operator has restarted the step's wait or its failed children.
         signalled: a signal for this round was accepted. The signal's value is in the inbox, or was taken from there.
-        timed_out: no signal arrived in time, or too many children failed.
+        timed_out: no signal arrived in time, too many children failed, or the step raised its last ``NotYet``.
         fan_out: its children.
         pivot: once the step has completed, nothing before it is undone.
         result: the step's result is the saga's result, although the step is not the last one.
@@ -183,7 +183,7 @@ class Polling(Struct, frozen=True):
     """The polling of the current step, which has raised ``NotYet``.
 
     Args:
-        since: epoch seconds from which the step's poll timeout counts: the first poll, plus any time in which the saga
+        since: epoch seconds from which the step's ``within`` counts: the first poll, plus any time in which the saga
             could not poll.
         looks: the number of polls so far.
         message: what the step waits for.

@@ -149,7 +149,8 @@ def step_failed(plan: Plan, state: SagaState, fact: ev.StepFailed, now: float) -
     if step is None:
         return Decision(state)
     unknown = step.outcome_unknown or fact.outcome_unknown
-    step = replace(step, outcome_unknown=unknown, postponed=step.postponed or fact.postponed)
+    postponed = step.postponed or fact.postponed
+    step = replace(step, outcome_unknown=unknown, postponed=postponed, timed_out=fact.timed_out)
     after = entered(state)
     if fact.permanent or out_of_budget(plan, state):
         in_doubt = step.outcome_unknown or job_in_doubt(plan, fact.index, step)
@@ -411,7 +412,9 @@ def redriven(plan: Plan, state: SagaState, fact: ev.SagaRetried, now: float) -> 
         return Decision(state)
     again = replace(step, status=StepStatus.RETRYING, attempts=step.attempts.renewed())
     if step.timed_out:
-        again = replace(again, timed_out=False, signalled=False, round=step.round + 1)
+        again = replace(again, timed_out=False)
+    if step.timed_out and step.waits_for:
+        again = replace(again, signalled=False, round=step.round + 1)
     children = step.fan_out.requests_seq > 0
     if children:
         again = replace(again, status=StepStatus.WAITING)

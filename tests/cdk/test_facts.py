@@ -37,9 +37,9 @@ _EXPLAINED = re.compile(r"(?:(?<=\n\n)|^ *[-|] )\**`(\w+)(?:=[^`]*)?`", re.MULTI
 _REASONS = {
     "2 seconds": "how exact a wait is, how often a client polls, and four others",
     "3 days": "the longest `settle`, and examples of waits",
-    "3 retries": "the default, and what a limit assumes",
     "4 characters": "the start of an id, and the shortest text that is redacted in an error",
     "5 minutes": "a key's replacement, what alarms cover, how soon waits end",
+    "5 retries": "the default, and what a limit assumes",
     "5 seconds": "how old a cancel is, how soon a pause holds, how long a message is hidden",
     "6 hours": "the rounds of the sweep, and the last interval of the supervisor",
     "10 minutes": "the title of a page, and what an alarm covers",

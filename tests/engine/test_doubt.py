@@ -576,7 +576,7 @@ def test_it_is_given_up_and_counted_as_the_policy_says_for_its_class() -> None:
 class Optional(Saga[Order], name="optional"):
     """Goes on without a result."""
 
-    @step(retry=Retry.constant(max_retries=0, on_exhausted=Exhausted.CONTINUE), poll_timeout=timedelta(minutes=1))
+    @step(retry=Retry.constant(max_retries=0, on_exhausted=Exhausted.CONTINUE), within=timedelta(minutes=1))
     def label(self) -> str | None:
         return "label"
 

@@ -38,7 +38,7 @@ class Invalid(NotYet):
 class Paying(Saga[Order], name="paying"):
     """A step that polls, with an undo that needs no result."""
 
-    @step(retry=THRICE, poll_timeout=timedelta(minutes=1))
+    @step(retry=THRICE, within=timedelta(minutes=1))
     async def pay(self) -> str:
         LOG.append("pay")
         async with asyncio.TaskGroup() as tasks:

@@ -20,7 +20,7 @@ SAID: dict[int, tuple[float, str]] = {}
 class Looking(Saga[Order], name="looking-again"):
     """Looks as often as its request says, and says what the test wants."""
 
-    @step(poll_timeout=timedelta(days=20), retry=Retry.constant(max_retries=1, delay=0))
+    @step(within=timedelta(days=20), retry=Retry.constant(max_retries=1, delay=0))
     def settle(self, request: Order, ctx: Context) -> int:
         act("settle", ctx)
         if ctx.attempt <= request.count:
@@ -101,7 +101,7 @@ def test_a_cancel_while_it_looks_is_journaled_with_how_often_it_looked(bench: Ma
 class Refunding(Saga[Order], name="refunding"):
     """Its undo looks as often as its request says; then the undo succeeds."""
 
-    @step(poll_timeout=timedelta(seconds=5), retry=Retry.constant(max_retries=0, delay=0))
+    @step(within=timedelta(seconds=5), retry=Retry.constant(max_retries=0, delay=0))
     def pay(self, request: Order, ctx: Context) -> str:
         act("pay", ctx)
         return "paid"

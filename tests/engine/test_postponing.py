@@ -22,7 +22,7 @@ from tests.support.sagas import FAIL, LOG, Order, Single
 pytestmark = pytest.mark.usefixtures("clean")
 
 
-class Exponential(Single[Order], name="exponential", retry=Retry.exponential(max_retries=5, base_delay=0.2)):
+class Exponential(Single[Order], name="exponential", retry=Retry.exponential(base_delay=0.2, jitter="none")):
     """Waits twice as long each time."""
 
 
@@ -34,12 +34,22 @@ class Constant(Single[Order], name="constant", retry=Retry.constant(max_retries=
     """Waits for as long each time."""
 
 
-class Capped(Single[Order], name="capped", retry=Retry.exponential(max_retries=5, base_delay=1, max_delay=5)):
+class Steep(Single[Order], name="steep", retry=Retry.exponential(base_delay=0.2, factor=3, jitter="none")):
+    """Waits three times as long each time."""
+
+
+class Capped(
+    Single[Order], name="capped", retry=Retry.exponential(max_retries=5, base_delay=1, max_delay=5, jitter="none")
+):
     """Waits twice as long each time, up to a limit."""
 
 
-class Jittered(Single[Order], name="jittered", retry=Retry.exponential(max_retries=4, base_delay=1, jitter="full")):
+class Jittered(Single[Order], name="jittered", retry=Retry.exponential(max_retries=4, base_delay=1)):
     """Waits for a part of that, by chance."""
+
+
+class Usual(Single[Order], name="usual"):
+    """Has no policy of its own."""
 
 
 class Slow(Single[Order], name="slow", retry=Retry.constant(max_retries=1, delay=43_000)):
@@ -63,7 +73,9 @@ DELAYS: list[tuple[type[Any], list[float]]] = [
     (Linear, [0.5, 1, 2, 2]),
     (Constant, [7, 7, 7]),
     (Capped, [1, 2, 4, 5, 5]),
+    (Steep, [0.2, 0.6, 2, 6, 17]),
     (Jittered, [0.5, 1, 2, 4]),
+    (Usual, [1, 2, 4, 8, 16]),
 ]
 
 

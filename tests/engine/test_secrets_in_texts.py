@@ -94,7 +94,7 @@ def quoting(type_: Any, spell: Callable[[Any], str], place: Callable[[str], None
     request_type.__module__ = __name__
 
     class Quoting(Saga[request_type], name="quoting"):  # pyright: ignore[reportInvalidTypeForm]
-        @step(poll_timeout=timedelta(seconds=3))
+        @step(within=timedelta(seconds=3))
         def first(self, request: request_type) -> str:  # pyright: ignore[reportInvalidTypeForm]
             return "done"
 
@@ -102,7 +102,7 @@ def quoting(type_: Any, spell: Callable[[Any], str], place: Callable[[str], None
         def undo_first(self, request: request_type) -> None:  # pyright: ignore[reportInvalidTypeForm]
             place(spell(request.value))
 
-        @step(retry=ONCE, poll_timeout=timedelta(seconds=3))
+        @step(retry=ONCE, within=timedelta(seconds=3))
         def second(self, request: request_type, ctx: Context) -> str:  # pyright: ignore[reportInvalidTypeForm]
             _log(spell(request.value), ctx.logger)
             place(spell(request.value))

@@ -52,7 +52,7 @@ class Overdue(Saga[Order], name="overdue-wait", timeout=timedelta(hours=1)):
 class Polling(Saga[Order], name="polling-for-days"):
     """Looks again after a day."""
 
-    @step(poll_timeout=timedelta(days=3))
+    @step(within=timedelta(days=3))
     def look(self, ctx: Context) -> None:
         raise NotYet(after=86_400)
 

@@ -53,7 +53,7 @@ class Asked(Answered[Order], name="asked"):
 class Looking(Saga[Order], name="looking", stale_after=timedelta(seconds=60)):
     """Looks again after an hour."""
 
-    @step(poll_timeout=timedelta(days=1))
+    @step(within=timedelta(days=1))
     def settle(self, ctx: Context) -> int:
         act("settle", ctx)
         if ctx.attempt == 1:

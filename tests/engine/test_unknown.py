@@ -299,7 +299,7 @@ class Passed(Saga[Order], name="trip"):
     book, unbook = Packed.book, Packed.unbook
 
     @step(
-        poll_timeout=timedelta(hours=1),
+        within=timedelta(hours=1),
         retry=Retry.constant(max_retries=0, delay=0, on_exhausted=Exhausted.CONTINUE),
     )
     def charge(self) -> str | None:
@@ -620,7 +620,7 @@ def test_an_undo_that_changes_after_the_cancel_stops_the_job_or_leaves_it_in_dou
 @pytest.mark.parametrize("policy", [Exhausted.CONTINUE, Exhausted.FAIL])
 def test_a_job_that_ran_out_of_time_is_in_doubt_if_its_undo_is_gone(bench: Make, policy: Exhausted) -> None:
     class Old(Saga[Order], name="query"):
-        @step(poll_timeout=timedelta(minutes=3), retry=Retry.constant(max_retries=0, delay=0, on_exhausted=policy))
+        @step(within=timedelta(minutes=3), retry=Retry.constant(max_retries=0, delay=0, on_exhausted=policy))
         def job(self, request: Order) -> str | None:
             raise NotYet(4, "the job")
 

@@ -200,7 +200,7 @@ def test_the_deadline_of_the_saga_applies(bench: Make, monkeypatch: pytest.Monke
 class Polling(Saga[Order], name="polling"):
     """A step that polls, with a timeout of a minute."""
 
-    @step(poll_timeout=timedelta(minutes=10), circuit_breaker=CircuitBreaker(failure_threshold=1))
+    @step(within=timedelta(minutes=10), circuit_breaker=CircuitBreaker(failure_threshold=1))
     def poll(self, request: Order) -> str:
         LOG.append("poll")
         if len(LOG) < 3:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sagas import Context, Exhausted, NotYet, Retry, Saga, sleep, step, wait_for
+from sagas.client.waiting import Waiting
 from sagas.core.text import epoch
 from sagas.errors import Conflict, InvalidRequest, NotFound
 from sagas.store.inbox import Inbox
@@ -85,7 +86,7 @@ class Parked(Saga[Order], name="parked-wait"):
 class Polling(Saga[Order], name="polling"):
     """Looks again and again."""
 
-    @step(poll_timeout=timedelta(hours=6), retry=Retry.constant(max_retries=0, delay=0))
+    @step(within=timedelta(hours=6), retry=Retry.constant(max_retries=0, delay=0))
     def settle(self, request: Order, ctx: Context) -> int:
         act("settle", ctx)
         if ctx.attempt <= request.count:
@@ -126,6 +127,26 @@ def test_a_signal_is_its_steps_result(bench: Make) -> None:
     assert LOG == ["score:1", "ask:1", "pay ada:1"]
     assert b.actions(saga_id)[2:4] == ["WaitStarted", "SignalReceived"]
     assert b.entry(saga_id, "SignalReceived")["actor"] == "ada"
+
+
+def test_a_client_waits_until_the_saga_waits_for_a_signal(bench: Make) -> None:
+    b = bench(Loan)
+    saga_id = b.start("loan", {"item": "house"})
+    seen: list[str] = []
+
+    def read() -> Any:
+        b.deliver("loan", ("score", "approval")[len(seen)])
+        seen.append(b.status(saga_id))
+        return b.show(saga_id)
+
+    waits = Waiting(60, sleep=lambda seconds: None)
+    assert waits.until_rest(read, None, None, "waiting")["status"] == "WAITING"
+    assert seen == ["RUNNING", "WAITING"]
+    b.engine.operations.cancel("loan", saga_id, "ada")
+    b.run()
+    shown: Any = b.show(saga_id)
+    with pytest.raises(Conflict, match="the saga is CANCELLED; it no longer waits for a signal"):
+        waits.until_rest(lambda: shown, None, None, "waiting")
 
 
 def test_the_same_value_again_is_the_same_signal_and_another_is_refused(bench: Make) -> None:
@@ -408,7 +429,7 @@ def test_a_step_looks_again_without_using_up_its_retries(bench: Make) -> None:
 class Jobs(Saga[Order], name="jobs"):
     """Starts a job and looks for its end, which never comes."""
 
-    @step(poll_timeout=timedelta(seconds=5), retry=Retry.constant(max_retries=1, delay=0))
+    @step(within=timedelta(seconds=5), retry=Retry.constant(max_retries=1, delay=0))
     def render(self, request: Order, ctx: Context) -> str:
         act("render", ctx)
         raise NotYet(after=2, message="the job")

@@ -457,7 +457,7 @@ def test_a_plain_failure_is_passed_over_without_doubt(bench: Make) -> None:
 class Polling(Saga[Order], name="polling"):
     """Its step polls, and can be skipped."""
 
-    @step(when=first_asked, poll_timeout=timedelta(hours=1))
+    @step(when=first_asked, within=timedelta(hours=1))
     def job(self, request: Order, ctx: Context) -> str:
         act("job", ctx)
         raise NotYet(60)

@@ -525,13 +525,32 @@ class Sleepy(Saga[Order], name="sleepy", timeout=timedelta(hours=1)):
 class Eager(Saga[Order], name="eager"):
     """Looks twice in vain, and has patience for five minutes."""
 
-    @step(retry=_NOW, timeout=5, poll_timeout=timedelta(minutes=5))
+    @step(retry=_NOW, timeout=5, within=timedelta(minutes=5))
     def second(self, request: Order, ctx: Context) -> str:
         STAGE.act("second", ctx)
         if ctx.attempt <= 2:
             STAGE.looked.add(("second", ctx.attempt))
             raise NotYet(after=20, message="the post")
         return request.item
+
+
+class Unready(Saga[Order], name="unready"):
+    """Looks in vain until its time is up, and ends FAILED. A failure would undo it."""
+
+    @step(retry=_NOW, timeout=5)
+    def first(self, request: Order, ctx: Context) -> str:
+        STAGE.act("first", ctx)
+        return request.item
+
+    @first.compensate(retry=_NOW)
+    def undo_first(self, first: str, ctx: Context) -> None:
+        STAGE.act("undo_first", ctx)
+
+    @step(retry=_NOW, timeout=5, within=timedelta(seconds=20), on_timeout=Exhausted.FAIL)
+    def second(self, ctx: Context) -> str:
+        STAGE.act("second", ctx)
+        STAGE.looked.add(("second", ctx.attempt))
+        raise NotYet(after=20, message="the post")
 
 
 class Hesitant(Saga[Order], name="hesitant"):
@@ -732,6 +751,6 @@ class SkippingEnds(Saga[Order], name="skipping-ends", lock_expiry=timedelta(seco
 
 CLASSES: tuple[type[Saga[Order]], ...] = (
     *(Pair, Short, Halting, Parked, Started, Bulky, Stamped, Guarded, Hasty, Long),
-    *(Asking, Brief, BriefAsking, Sleepy, Eager, Endless, Hesitant, Job, Plain, Impatient, Restless),
+    *(Asking, Brief, BriefAsking, Sleepy, Eager, Unready, Endless, Hesitant, Job, Plain, Impatient, Restless),
     *(Hurried, Pivotal, PivotalLast, Late, Skipping, SkippingEnds),
 )

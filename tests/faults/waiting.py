@@ -140,6 +140,11 @@ def _slept_and_looked_again(world: CrashWorld) -> None:
     life(world, "sleepy")
 
 
+@WAITING.ends("FAILED")
+def _looked_in_vain_until_its_time_was_up(world: CrashWorld) -> None:
+    life(world, "unready")
+
+
 @WAITING.ends("COMPENSATED")
 def _stopped_a_job(world: CrashWorld) -> None:
     life(world, "job")

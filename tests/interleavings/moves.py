@@ -145,7 +145,7 @@ class Moves:
                 letter = self.process(actor).letter if actor else None
                 letter = None if letter is not None and letter.queue in WORKING else letter
                 before, after = self.shelf[at.tables], self.shelf[number]
-                wrong_write(self.replay.settings, self.replay.poll_timeout, before, after, letter)
+                wrong_write(self.replay.settings, self.replay.max_recovery_attempts, before, after, letter)
             return at._replace(tables=number), answer
         if request.name == "effect":
             if actor is not None:

@@ -214,7 +214,8 @@ class Replay:
         self._versions = [Registry((deployed, *kin), None, settle) for deployed in (saga, other) if deployed]
         self.registry = self._versions[0]
         definition = next(iter(self.registry)).definition
-        self.name, self.poll_timeout = definition.name, definition.max_recovery_attempts
+        self.name = definition.name
+        self.max_recovery_attempts = definition.max_recovery_attempts
         # There is no bucket, because all payloads are small.
         self.settings = StoreSettings("one", "one-sagas", "one-audit", shards=1, region=REGION)
         self.settings = replace(self.settings, joins_table="one-joins" if kin else "")

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, assert_type
 
-from sagas import CircuitBreaker, Context, Exhausted, NotYet, Retry, Saga, children, sleep, step, wait_for
+from sagas import CircuitBreaker, Context, Exhausted, NotYet, Retry, Saga, SagaClient, children, sleep, step, wait_for
 from sagas.authoring.definition.definition import SagaDefinition, definition_of
 from sagas.authoring.steps import Step
 from sagas.testing import FakeContext, run
@@ -112,9 +113,28 @@ class Waiting(Saga[Request], timeout=timedelta(days=30), result="approval"):
     @cooling_off.compensate
     def wake(self, request: Request) -> None: ...
 
-    @step(poll_timeout=timedelta(hours=6))
+    @step(within=timedelta(hours=6), on_timeout=Exhausted.DEAD_LETTER)
     def settle(self, approval: Approval) -> str:
         raise NotYet(after=60, message="the bank")
+
+
+class Surrounded(Saga[T]):
+    @contextmanager
+    def around(self, ctx: Context) -> Generator[str]:
+        with super().around(ctx):
+            yield ctx.step
+
+
+class Plain(Saga[Request], name="plain", retry=Retry.exponential(factor=3)):
+    def around(self, ctx: Context) -> AbstractContextManager[object]:
+        return super().around(ctx)
+
+    @step(name="around")
+    def work(self, request: Request) -> None: ...
+
+
+def answers(client: SagaClient) -> str:
+    return client.wait("waiting", "id", 60, until="waiting")["status"]
 
 
 class Family(Saga[Request], name="family"):

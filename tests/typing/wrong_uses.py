@@ -38,8 +38,13 @@ class Waiting(Saga[Request], timeout=30):  # pyright: ignore[reportArgumentType,
     @bare.compensate(foo=1)  # pyright: ignore[reportCallIssue, reportUntypedFunctionDecorator] -- an unknown option
     def forget(self, bare: str) -> None: ...
 
-    @step(poll_timeout=5)  # pyright: ignore[reportArgumentType] -- a timedelta
+    @step(within=5)  # pyright: ignore[reportArgumentType] -- a timedelta
     def look(self) -> None: ...
+
+    @step(within=timedelta(days=1), on_timeout="FAIL")  # pyright: ignore[reportArgumentType] -- a policy
+    def look_on(self) -> None: ...
+
+    async def around(self, ctx: Context) -> None: ...  # pyright: ignore[reportIncompatibleMethodOverride] -- a context manager
 
 
 def number_of(request: Request) -> int:

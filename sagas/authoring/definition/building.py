@@ -125,6 +125,7 @@ class _Builder(Struct):
         if options.undo_when not in ("completed", "started"):
             raise DefinitionError(f'{where}: undo_when must be "completed" or "started", not {options.undo_when!r}')
         on_exhausted = self._policy(step, retry.on_exhausted, "on_exhausted", where)
+        on_timeout = retry.on_exhausted if options.on_timeout is None else options.on_timeout
         definition = StepDefinition(
             name=name,
             function=_no_code,
@@ -134,6 +135,7 @@ class _Builder(Struct):
             retry=retry,
             timeout=timeout,
             on_exhausted=on_exhausted,
+            on_timeout=self._policy(step, on_timeout, "on_timeout", where),
             circuit_breaker=options.circuit_breaker,
             undo_when=options.undo_when,
             retired=options.retired,
@@ -239,6 +241,8 @@ class _Builder(Struct):
 
     def _policy(self, step: AnyStep, policy: Exhausted | None, option: str, where: str) -> Exhausted:
         """What happens when a step has failed for good. After a pivot, the saga must be neither undone nor ended."""
+        if not isinstance(cast("object", policy), Exhausted | None):
+            raise DefinitionError(f"{where}: {option} must be a member of Exhausted, not {policy!r}")
         pivot = self._pivot_before(step)
         if pivot and policy in (Exhausted.COMPENSATE, Exhausted.FAIL):
             expected = f'{option} must be DEAD_LETTER or CONTINUE after the pivot "{pivot}"'
@@ -254,7 +258,7 @@ class _Builder(Struct):
         for earlier in self.steps:
             if earlier.pivot and not earlier.retired:
                 raise DefinitionError(f'{where}: a saga can have only one pivot, and "{earlier.name}" is one')
-        if definition.on_exhausted is Exhausted.CONTINUE:
+        if Exhausted.CONTINUE in (definition.on_exhausted, definition.on_timeout):
             raise DefinitionError(
                 f"{where}: a pivot cannot have Exhausted.CONTINUE: the saga cannot continue without it"
             )
@@ -265,16 +269,16 @@ class _Builder(Struct):
         if not signature.says_return:
             raise DefinitionError(f"{where}: add a return annotation; a step without a result returns None")
         self.check_type(signature.returns, f"{where}: the result")
-        poll_timeout = step.options.poll_timeout
-        continues = definition.on_exhausted is Exhausted.CONTINUE
-        if poll_timeout is not None and not (
-            isinstance(cast("object", poll_timeout), timedelta) and timedelta(0) < poll_timeout <= LONGEST_WAIT
+        within = step.options.within
+        continues = Exhausted.CONTINUE in (definition.on_exhausted, definition.on_timeout)
+        if within is not None and not (
+            isinstance(cast("object", within), timedelta) and timedelta(0) < within <= LONGEST_WAIT
         ):
-            raise DefinitionError(
-                f"{where}: poll_timeout must be a positive timedelta of at most 365 days, not {poll_timeout!r}"
-            )
-        if continues and poll_timeout is None:
-            raise DefinitionError(f"{where}: Exhausted.CONTINUE is for waits, and for steps with poll_timeout")
+            raise DefinitionError(f"{where}: within must be a positive timedelta of at most 365 days, not {within!r}")
+        if within is None and step.options.on_timeout is not None:
+            raise DefinitionError(f"{where}: on_timeout= needs within=")
+        if continues and within is None:
+            raise DefinitionError(f"{where}: Exhausted.CONTINUE is for waits, and for steps with within")
         if continues and not is_optional(signature.returns):
             raise DefinitionError(
                 f'{where}: its result must be annotated "... | None", because the saga can continue without it'
@@ -284,7 +288,7 @@ class _Builder(Struct):
             function=step.function,
             parameters=self._parameters(signature, where, retired=definition.retired),
             result_type=signature.returns,
-            poll_timeout=definition.poll_timeout if poll_timeout is None else poll_timeout.total_seconds(),
+            within=definition.within if within is None else within.total_seconds(),
         )
 
     def _wait(self, definition: StepDefinition, step: AnyStep, wait: WaitOptions, where: str) -> StepDefinition:
@@ -393,9 +397,9 @@ class _Builder(Struct):
             skippable = producer.when is not None and producer is not undone  # a skipped step is not undone
             if skippable and not is_optional(type_):
                 raise DefinitionError(f'{place} must be annotated "... | None": step "{producer.name}" can be skipped')
-            polls = self.members.steps[producer.name].options.poll_timeout is not None
+            polls = self.members.steps[producer.name].options.within is not None
             if producer is undone and (polls or producer.undo_when == "started") and not is_optional(type_):
-                option = 'undo_when="started"' if producer.undo_when == "started" else "poll_timeout="
+                option = 'undo_when="started"' if producer.undo_when == "started" else "within="
                 raise DefinitionError(
                     f'{place} must be annotated "... | None": with {option}, a step that never completed can be undone'
                 )

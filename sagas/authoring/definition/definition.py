@@ -122,10 +122,10 @@ class StepDefinition(Struct, frozen=True):
 
     For a wait, ``waits_for`` is its kind, ``wait`` its length in seconds, and ``signal_type`` the type of the signal.
     ``asks`` says whether the wait has code of its own, which is in ``function``. If ``when`` is false, the step is
-    skipped. ``children`` are the sagas that a step starts.
-    For these steps, ``on_timeout`` is the policy for failed children. A step can raise ``NotYet`` for ``poll_timeout``
-    seconds. Nothing is undone after the ``pivot``. ``in_doubt_on`` are the exception types that leave its outcome in
-    doubt, in addition to those of the usual clients; with ``None``, no exception does.
+    skipped. ``children`` are the sagas that a step starts. For these steps, ``on_timeout`` is the policy for failed
+    children. Another step can raise ``NotYet`` for ``within`` seconds; after that, ``on_timeout`` is its policy.
+    Nothing is undone after the ``pivot``. ``in_doubt_on`` are the exception types that leave its outcome in doubt, in
+    addition to those of the usual clients; with ``None``, no exception does.
     """
 
     name: str
@@ -146,7 +146,7 @@ class StepDefinition(Struct, frozen=True):
     on_timeout: Exhausted = Exhausted.COMPENSATE
     public: bool = False
     signal_type: Any = None
-    poll_timeout: float = 86_400.0
+    within: float = 86_400.0
     children: ChildrenDefinition | None = None
     pivot: bool = False
     in_doubt_on: tuple[type[BaseException], ...] | None = ()

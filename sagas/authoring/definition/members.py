@@ -16,6 +16,9 @@ from sagas.errors import DefinitionError
 AnyStep = Step[..., Any] | Wait[Any] | Sleep
 AnyCompensation = Compensation[..., Any]
 
+HOOK = "around"
+"""The method of ``Saga`` that runs around each attempt. It is not a step, so a step may have this stored name."""
+
 
 class ClassBody(dict[str, Any]):
     """The namespace of a class statement. It refuses a second member with the same name as a step.
@@ -105,7 +108,7 @@ def _by_stored_name(
         elif not isinstance(cast("object", name), str) or not re.fullmatch("[a-z][a-z0-9_]{0,39}", name):
             expected = "1 to 40 characters of a-z, 0-9 and '_', starting with a letter"
             raise DefinitionError(f'{where}: step "{method}": name must be {expected}, not {name!r}')
-        elif name != method and any(name in vars(base) for base in cls.__mro__):
+        elif name not in (method, HOOK) and any(name in vars(base) for base in cls.__mro__):
             raise DefinitionError(f'{where}: step "{method}" has the name of another member of the class: "{name}"')
         other = methods.setdefault(name, method)
         if other != method:

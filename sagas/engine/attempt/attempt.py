@@ -533,9 +533,9 @@ class Attempt:
         raised = error
         error = leading(raised, retry)
         if isinstance(error, NotYet):
-            poll_timeout = self._type.step(step.name).poll_timeout
+            within = self._type.step(step.name).within
             now = self._services.clock.now()
-            fact = postponement(held, index, error, poll_timeout, now, self._redacted, self._mark)
+            fact = postponement(held, index, error, within, now, self._redacted, self._mark)
             return self._commit(held, fact, None, self._marked)
         failure = retry, step, index, error, self._services.clock
         redact = self._redacted

@@ -7,11 +7,11 @@ import json
 import sys
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from contextvars import copy_context
 from datetime import datetime
 from types import AsyncGeneratorType, GeneratorType
-from typing import Any, cast
+from typing import Any, Literal, Self, cast
 
 from sagas.authoring.codec import decode, encode
 from sagas.authoring.definition.definition import (
@@ -207,9 +207,7 @@ def _result(
     instance = new_instance(definition)
     began()
     try:
-        result = code.function(instance, **arguments)
-        if inspect.isawaitable(result):
-            result = await_result(result, context)
+        result = _called(await_result, definition, code, instance, arguments, context)
     except BaseException as error:
         if isinstance(error, AttributeError) and error.obj is instance:
             error.add_note(_NO_STATE)
@@ -232,6 +230,45 @@ def _result(
         context.refuse()
         raise TimedOut(_too_late(context, code.timeout, "its result is refused"))
     return result
+
+
+def _called(
+    await_result: Callable[[Awaitable[Any], StepContext], Any],
+    definition: SagaDefinition,
+    code: StepDefinition | UndoDefinition,
+    instance: Any,
+    arguments: dict[str, Any],
+    context: StepContext,
+) -> Any:
+    """Return what the code returns, within the instance's ``around``. A function that returns the end of a sleep or the
+    requests of children is called without it."""
+    entered = isinstance(code, UndoDefinition) or code.waits_for in ("", "signal")
+    with _Around(definition.saga_class.around(instance, context)) if entered else nullcontext():
+        result = code.function(instance, **arguments)
+        if not inspect.isawaitable(result):
+            return result
+        try:
+            return await_result(result, context)
+        finally:
+            context.resume()
+
+
+class _Around(ExitStack):
+    """Enters an ``around``, which may raise, but not swallow an exception."""
+
+    def __init__(self, around: AbstractContextManager[object]) -> None:
+        super().__init__()
+        self._around = around
+
+    def __enter__(self) -> Self:
+        self.enter_context(self._around)
+        return self
+
+    def __exit__(self, *raised: Any) -> Literal[False]:
+        _, error, _ = raised
+        if super().__exit__(*raised) and error is not None:
+            raise WrongResult("around must not swallow an exception") from error
+        return False
 
 
 def moment(payload: str | None, now: float) -> float:

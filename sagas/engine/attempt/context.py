@@ -72,6 +72,12 @@ class StepContext(Struct):
         """Record that the code has ended. Tasks that still run do not count towards its time."""
         self._ended_at = self.clock.now()
 
+    def resume(self) -> None:
+        """Record that tasks which ran after the code have ended. What follows has the code's remaining time."""
+        if self._ended_at:
+            self.deadline_at += self.clock.now() - self._ended_at
+            self._ended_at = 0.0
+
     @property
     def overtime(self) -> float:
         """Seconds from the deadline to the end of the code, or to now if it still runs; may be negative."""

@@ -50,10 +50,10 @@ _SLOW = 60.0
 _UNREACHABLE = ev.AttentionCode.INPUTS_UNREACHABLE.value
 _HELD_UP = 60.0
 """The longest delay in seconds that queues and functions cause. A longer delay is due to a pause, an open breaker or an
-outage, and does not count towards the step's poll_timeout."""
+outage, and does not count towards the step's ``within``."""
 _MOST_NAMES = 5
 """Maximum classes that a failure lists of a group's other errors."""
-_NOT_ITS_OWN = ("sagas.", "aws_lambda_powertools.", "asyncio.")
+_NOT_ITS_OWN = ("sagas.", "aws_lambda_powertools.", "asyncio.", "contextlib")
 
 
 Redact = Callable[[str, int], str]
@@ -158,28 +158,29 @@ def postponement(
     held: SagaState,
     index: int,
     error: NotYet,
-    poll_timeout: float,
+    within: float,
     now: float,
     redact: Redact = _as_it_is,
     mark: str = "",
 ) -> ev.StepFailed | ev.CompensationFailed | ev.Postponed:
-    """Return the fact to record when a step or its undo raised ``NotYet``: a postponement, or a final failure after the
-    poll timeout.
-    ``poll_timeout``: seconds from the first postponement. ``now``: epoch seconds. ``mark``: that of ``redact``."""
+    """Return the fact to record when a step or its undo raised ``NotYet``: a postponement, or a final failure after
+    ``within`` seconds from the first postponement. ``now``: epoch seconds. ``mark``: that of ``redact``."""
     polling = held.polling
     step = held.steps[index]
     attempt = step.undo_attempts.made if held.undoing else step.attempts.made
     since, looks = (polling.since + _held_up(held, polling), polling.looks + 1) if polling else (now, 1)
-    end = round(since + poll_timeout, 3)
+    end = round(since + within, 3)
     message = redact(error.message, _LONGEST_REASON)
     if now >= end:
-        length = f"{poll_timeout:g} s" if poll_timeout < 60 else span(poll_timeout)
+        length = f"{within:g} s" if within < 60 else span(within)
         failure = ev.Failure("NotYet", f"not yet after {length}" + (f": {message}" if message else ""))
         if held.undoing:
             return ev.CompensationFailed(index, attempt, failure)
-        return ev.StepFailed(index, attempt, failure, permanent=True, excused=True)
+        # The method of a wait or of children may poll, too. Their own policy for a timeout is about something else.
+        timed_out = not step.waits_for
+        return ev.StepFailed(index, attempt, failure, permanent=True, excused=True, timed_out=timed_out)
     after = max(error.after, _SLOW) if looks > _MANY and not error.steady else error.after
-    again = min(round(now + after, 3), end)  # the last poll is at the end of the poll_timeout
+    again = min(round(now + after, 3), end)  # the last poll is at the end
     kind = ev.CompensationPostponed if held.undoing else ev.StepPostponed
     return kind(index, attempt, message, after, again, since, looks, redacted_by=mark)
 
@@ -298,8 +299,8 @@ def _traced(error: Exception, raised: Exception) -> Exception:
 
 def _stack_trace(error: Exception, redact: Redact, longest: int = _LONGEST_TRACE) -> str:
     """Return the traceback of an error and of its causes, each starting at the saga's own code. The frames before it,
-    of the library and asyncio, are always the same. In a long traceback, the message is cut rather than the frames,
-    after secrets were redacted."""
+    of the library, asyncio and contextlib, are always the same. In a long traceback, the message is cut rather than
+    the frames, after secrets were redacted."""
     whole = traceback.TracebackException.from_exception(error, compact=True)
     parts: list[tuple[BaseException | None, traceback.TracebackException | None]] = [(error, whole)]
     for raised, part in parts:

@@ -23,7 +23,7 @@ class Fulfil(Saga[Order], name="fulfil"):
         started = self.sagas.start("invoice", {"order_id": request.order_id}, key=ctx.idempotency_key)
         return started["saga_id"]
 
-    @step(poll_timeout=timedelta(hours=2))
+    @step(within=timedelta(hours=2))
     def invoiced(self, invoice: str) -> None:
         status = self.sagas.show("invoice", invoice)["status"]
         if status in ("COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED"):

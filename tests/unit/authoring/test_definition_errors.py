@@ -161,9 +161,30 @@ BODIES: dict[str, tuple[str, list[str]]] = {
         ['step "a"', 'compensation "u"', "point of no return"],
     ),
     "a pivot that may be passed": (
-        "@step(pivot=True, poll_timeout=timedelta(days=1), retry=Retry.constant(on_exhausted=Exhausted.CONTINUE))\n"
+        "@step(pivot=True, within=timedelta(days=1), retry=Retry.constant(on_exhausted=Exhausted.CONTINUE))\n"
         + "def a(self) -> int | None: ...",
         ['step "a"', "Exhausted.CONTINUE", "cannot continue without it"],
+    ),
+    "a pivot that may time out": (
+        "@step(pivot=True, within=timedelta(days=1), on_timeout=Exhausted.CONTINUE)\ndef a(self) -> int | None: ...",
+        ['step "a"', "Exhausted.CONTINUE", "cannot continue without it"],
+    ),
+    "on_timeout without within": (
+        "@step(on_timeout=Exhausted.FAIL)\ndef a(self) -> int: ...",
+        ['step "a": on_timeout= needs within='],
+    ),
+    "on_timeout is no policy": (
+        "@step(within=timedelta(days=1), on_timeout='FAIL')\ndef a(self) -> int: ...",
+        ["step \"a\": on_timeout must be a member of Exhausted, not 'FAIL'"],
+    ),
+    "on_timeout that goes on without a result": (
+        "@step(within=timedelta(days=1), on_timeout=Exhausted.CONTINUE)\ndef a(self) -> int: ...",
+        ['step "a"', 'its result must be annotated "... | None"'],
+    ),
+    "a poll that fails after a pivot": (
+        "@step(pivot=True)\ndef a(self) -> int: ...\n"
+        + "@step(within=timedelta(days=1), on_timeout=Exhausted.FAIL)\ndef b(self) -> int: ...",
+        ['step "b"', "on_timeout", 'after the pivot "a"', "not FAIL"],
     ),
     "pivot is no bool": ("@step(pivot='yes')\ndef a(self) -> int: ...", ['step "a"', "pivot", "True or False"]),
     "an undo after a pivot": (
@@ -193,9 +214,9 @@ BODIES: dict[str, tuple[str, list[str]]] = {
         "@step(undo_when='started')\ndef b(self) -> int: ...\n@b.compensate\ndef u(self, b: int) -> None: ...",
         ['compensation "u"', 'parameter "b"', "| None"],
     ),
-    "poll_timeout without optional": (
-        "@step(poll_timeout=timedelta(1))\ndef b(self) -> int: ...\n@b.compensate\ndef u(self, b: int) -> None: ...",
-        ['compensation "u"', 'parameter "b"', "| None", "poll_timeout=", "never completed"],
+    "within without optional": (
+        "@step(within=timedelta(1))\ndef b(self) -> int: ...\n@b.compensate\ndef u(self, b: int) -> None: ...",
+        ['compensation "u"', 'parameter "b"', "| None", "within=", "never completed"],
     ),
     "result of a retired step": (
         "@step(retired=True)\ndef a(self) -> int: ...\n@step\ndef b(self, a: int) -> int: ...",
@@ -407,6 +428,12 @@ def test_annotations_need_not_be_postponed(name: str) -> None:
 POLICIES = [
     "Retry.exponential(max_retries=-1)",
     "Retry.exponential(base_delay=float('nan'))",
+    "Retry.exponential(factor=0.5)",
+    "Retry.exponential(factor=101)",
+    "Retry.exponential(factor=float('nan'))",
+    "Retry.exponential(factor=True)",
+    "Retry.exponential(factor='3')",
+    "Retry.linear(factor=3)",
     "Retry.linear(max_delay=-1)",
     "Retry.constant(jitter='some')",
     "Retry.constant(retry_on=ValueError)",

@@ -45,7 +45,7 @@ class Asked(Saga[Order]):
     def revoke(self, asked: Approval) -> None:
         """Take it back."""
 
-    @step(poll_timeout=DAY)
+    @step(within=DAY)
     def end(self, asked: Approval) -> str:
         """End."""
         return asked.by
@@ -57,7 +57,7 @@ def test_what_they_become() -> None:
     assert (nap.waits_for, nap.asks, nap.result_type) == ("time", False, type(None))
     assert (asked.waits_for, asked.asks, asked.public, asked.result_type) == ("signal", True, True, Approval)
     assert asked.undo is not None
-    assert (end.poll_timeout, definition_of(Asked).result_step.name) == (86_400.0, "end")
+    assert (end.within, definition_of(Asked).result_step.name) == (86_400.0, "end")
 
 
 def test_code_that_asks_is_plain_python() -> None:
@@ -131,6 +131,11 @@ _CONTINUE = Retry.constant(max_retries=1, delay=1, on_exhausted=Exhausted.CONTIN
             lambda: _step(retries=3),
             "step: got an unexpected keyword argument 'retries'; it takes retry, timeout, circuit",
         ),
+        (lambda: _step(poll_timeout=DAY), "step: got an unexpected keyword argument 'poll_timeout'"),
+        (
+            lambda: wait_for(Approval, timeout=DAY).compensate(within=DAY),
+            "compensate: got an unexpected keyword argument 'within'; it takes retry, timeout by keyword",
+        ),
         (lambda: _step(_going_on, _going_on), "step: too many positional arguments"),
         (lambda: _step(timeout=3)(), "step: when called with options it must decorate exactly one method"),
         (
@@ -144,9 +149,9 @@ _CONTINUE = Retry.constant(max_retries=1, delay=1, on_exhausted=Exhausted.CONTIN
         (lambda: _saga(wait=wait_for(complex, timeout=DAY)), "unsupported type"),
         (lambda: _saga(wait=wait_for(Approval, timeout=DAY, retry=_CONTINUE)), "on_timeout can"),
         (lambda: _saga(wait=wait_for(Approval, timeout=DAY)(_asking)), "it must return None"),
-        (lambda: _saga(other=step(retry=_CONTINUE)(_going_on)), "for waits, and for steps with poll_timeout"),
-        (lambda: _saga(other=step(retry=_CONTINUE, poll_timeout=DAY)(_going_on)), "must be annotated"),
-        (lambda: _saga(other=step(poll_timeout=5)(_going_on)), "poll_timeout must be a positive timedelta"),  # pyright: ignore[reportArgumentType, reportCallIssue]
+        (lambda: _saga(other=step(retry=_CONTINUE)(_going_on)), "for waits, and for steps with within"),
+        (lambda: _saga(other=step(retry=_CONTINUE, within=DAY)(_going_on)), "must be annotated"),
+        (lambda: _saga(other=step(within=5)(_going_on)), "within must be a positive timedelta"),  # pyright: ignore[reportArgumentType, reportCallIssue]
     ],
 )
 def test_each_mistake_is_told_in_one_line(declare: Callable[[], object], told: str) -> None:
@@ -191,8 +196,8 @@ def test_the_longest_is_a_year_of_365_days() -> None:
     assert [step.wait for step in waits] == [365 * 86_400.0] * 2
     with pytest.raises(DefinitionError, match=r"of at most 365 days"):
         _class({"end": step(_going_on)}, timeout=366 * DAY)
-    with pytest.raises(DefinitionError, match=r"poll_timeout must be .* 365 days"):
-        _saga(other=step(poll_timeout=366 * DAY)(_going_on))
+    with pytest.raises(DefinitionError, match=r"within must be .* 365 days"):
+        _saga(other=step(within=366 * DAY)(_going_on))
     assert NotYet(400 * 86_400).after == 365 * 86_400.0
 
 

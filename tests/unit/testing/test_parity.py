@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import count
@@ -19,7 +19,7 @@ from sagas.authoring.codec import encode
 from sagas.core.text import epoch
 from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
-from sagas.testing import run
+from sagas.testing import World, die, run
 from tests.support.aws import HandmadeStack
 from tests.support.bench import Bench, ManualClock, deploy_functions
 from tests.support.databases import lead_nowhere
@@ -95,6 +95,73 @@ def test_both_write_the_same_trail(
     assert [comparable(entry) for entry in rehearsed.audit] == [comparable(entry) for entry in audit]
     assert (rehearsed.status, rehearsed.error) == (shown["status"], shown["error"])
     assert list(rehearsed.in_doubt) == shown["in_doubt"]
+
+
+class Around(Saga[Order], name="around"):
+    """Its first commit of a step fails, and its second one does not. It swallows a ``KeyError``."""
+
+    depth = 0
+
+    @contextmanager
+    def around(self, ctx: Context) -> Generator[None]:
+        self.depth += 1
+        with suppress(KeyError):
+            yield
+        if ctx.attempt == 1:
+            raise OSError("the commit failed")
+
+    @step(retry=Retry.constant(max_retries=2, delay=0))
+    async def hold(self) -> int:
+        return self.depth
+
+    @hold.compensate(retry=Retry.constant(max_retries=2, delay=0))
+    def release(self, hold: int) -> None:
+        assert self.depth == hold == 1
+
+    @step(retry=Retry.constant(max_retries=2, delay=0))
+    def pay(self, request: Order, ctx: Context) -> int:
+        if request.item == "swallowed":
+            raise KeyError("lost")
+        return self.depth
+
+
+@pytest.mark.parametrize(("item", "status"), [("train", "COMPLETED"), ("swallowed", "COMPENSATED")])
+def test_both_surround_code_alike(item: str, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rehearsed = run(Around, Order(item))
+    stack = HandmadeStack(Around)
+    bench = deploy_functions(monkeypatch, stack, Bench)
+    saga_id = bench.start("around", {"item": item})
+    bench.run()
+    audit, _ = engine_of(stack.environment).reader.audit("around", saga_id, 100, 0)
+    assert [comparable(entry) for entry in rehearsed.audit] == [comparable(entry) for entry in audit]
+    assert (rehearsed.status, rehearsed.status) == (bench.status(saga_id), status)
+
+
+class Surrounded(Saga[Order], name="surrounded"):
+    """Notes when its code is surrounded."""
+
+    @contextmanager
+    def around(self, ctx: Context) -> Generator[None]:
+        LOG.append(f"enters {ctx.attempt}")
+        yield
+        LOG.append(f"leaves {ctx.attempt}")
+
+    @step
+    def work(self) -> None:
+        LOG.append("works")
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_the_moments_of_a_world_are_outside_of_what_surrounds_the_code(dies: bool) -> None:
+    with World(Surrounded) as world:
+        saga = world.start(Surrounded, Order("train"))
+        saga.on(Surrounded.work, "calling", lambda: LOG.append("calling"))
+        saga.on(Surrounded.work, "returned", lambda: die() if dies else LOG.append("returned"))
+        world.play()
+    then = ["enters 2", "works", "leaves 2"] if dies else ["returned"]
+    assert LOG[:4] == ["calling", "enters 1", "works", "leaves 1"]
+    assert LOG[4:] == then
+    assert saga.status == "COMPLETED"
 
 
 class Collecting(Saga[Order], name="collecting"):
@@ -259,7 +326,8 @@ def _steps(draw: st.DrawFn, name: str, place: str) -> tuple[str, dict[str, list[
     opens = draw(st.sampled_from(["wait", "fail", ""]))
     breaker = f"CircuitBreaker({draw(st.integers(1, 3))}, 30, {opens!r})" if opens else None
     source = f"    @step(retry={policy}, timeout=5, undo_when={when!r}, "
-    source += f"circuit_breaker={breaker}, pivot={place == 'at'})\n"
+    polls = f", within=timedelta(seconds=4), on_timeout={_policy(draw, place)}" if draw(st.booleans()) else ""
+    source += f"circuit_breaker={breaker}, pivot={place == 'at'}{polls})\n"
     source += f"    {word} {name}(self, request: Order, ctx: Context) -> str:\n"
     source += f"        return act({name!r}, ctx, {name!r})\n"
     if place == "before" and draw(st.booleans()):

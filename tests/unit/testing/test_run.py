@@ -470,7 +470,7 @@ def test_a_result_may_be_larger_than_an_item_of_dynamodb() -> None:
 class Printing(Saga[str]):
     """Polls for four seconds."""
 
-    @step(poll_timeout=timedelta(seconds=4))
+    @step(within=timedelta(seconds=4))
     def label(self, request: str) -> str:
         raise NotYet(1, request)
 
