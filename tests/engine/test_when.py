@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -655,6 +656,30 @@ def test_what_a_condition_quotes_is_hidden(bench: Make) -> None:
     b.run()
     error = b.entry(saga_id, "StepFailed")["details"]["error"]
     assert error == {"type": "ValueError", "message": "no card ***"}
+
+
+class Surrounded(Saga[Order], name="surrounded"):
+    """Code runs around each attempt that calls code."""
+
+    @contextmanager
+    def around(self, ctx: Context) -> Generator[None]:
+        LOG.append(f"around {ctx.step}")
+        yield
+
+    @step(when=first_asked)
+    def one(self, ctx: Context) -> None:
+        act("one", ctx)
+
+    two = sleep(timedelta(minutes=1), when=first_asked)
+
+
+@pytest.mark.parametrize(("said", "log"), [(True, ["around one", "one:1"]), (False, [])])
+def test_nothing_surrounds_a_condition_and_a_wait_without_code(bench: Make, said: bool, log: list[str]) -> None:
+    b = bench(Surrounded)
+    ANSWERS[:] = [said]
+    saga_id = b.start("surrounded")
+    b.run()
+    assert (LOG, b.status(saga_id)) == (log, "WAITING" if said else "COMPLETED")
 
 
 class Part(Saga[int], name="part"):
