@@ -66,6 +66,11 @@ class ApprovalConfig:
     limit: Decimal
 
 
+def undecided(decision: Decision | None) -> bool:
+    """Whether nobody has decided within a day."""
+    return decision is None
+
+
 class Approval(Saga[OrderRequest], name="approval", retry=Retry.exponential(max_retries=5, base_delay=0.5)):
     """Enters an order, asks for an approval, and places the order."""
 
@@ -97,21 +102,19 @@ class Approval(Saga[OrderRequest], name="approval", retry=Retry.exponential(max_
         else:
             self._ask(ctx, "Please decide", request)
 
-    @wait_for(Decision, timeout=WITHDRAWN_AFTER - REMINDED_AFTER)
-    def late_decision(self, request: OrderRequest, decision: Decision | None, ctx: Context) -> None:
-        """Remind the person, unless there is a decision. Without an answer to the reminder, the order is withdrawn."""
-        if decision is not None:
-            ctx.signal(decision)
-        else:
-            self._ask(ctx, "Reminder", request)
+    @wait_for(Decision, timeout=WITHDRAWN_AFTER - REMINDED_AFTER, when=undecided)
+    def late_decision(self, request: OrderRequest, ctx: Context) -> None:
+        """Remind the person. Without an answer to the reminder, the order is withdrawn."""
+        self._ask(ctx, "Reminder", request)
 
     @step
-    def place(self, order_key: str, late_decision: Decision, ctx: Context) -> Placed:
+    def place(self, order_key: str, decision: Decision | None, late_decision: Decision | None, ctx: Context) -> Placed:
         """Place the order if it was approved."""
-        if not late_decision.approved:
-            raise Rejected(f"{late_decision.by} did not approve")
-        self._mark(ctx, order_key, "PLACED", unless="WITHDRAWN", approved_by=late_decision.by)
-        return Placed(order_key, late_decision.by)
+        decided = decision or late_decision or Decision(approved=False, by="nobody")
+        if not decided.approved:
+            raise Rejected(f"{decided.by} did not approve")
+        self._mark(ctx, order_key, "PLACED", unless="WITHDRAWN", approved_by=decided.by)
+        return Placed(order_key, decided.by)
 
     def _ask(self, ctx: Context, subject: str, request: OrderRequest) -> None:
         text = f"Order {request.order_id}, {request.amount}, for {request.purpose}: {ctx.signal_path}"

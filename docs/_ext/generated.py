@@ -189,6 +189,7 @@ def given_to(made: Any) -> dict[str, object]:
             "name": options.name,
             "retired": options.retired,
             "in_doubt_on": options.in_doubt_on,
+            "when": options.when,
         }
     kinds = [*(get_overloads(made) or [made])]
     return {

@@ -32,6 +32,7 @@ _STEP = {
     T.RETRYING: "An attempt failed or was lost. Another one follows.",
     T.WAITING: "It waits for a signal, a time or its children, or raised `NotYet`. Nothing failed.",
     T.COMPLETED: "Its result is stored. A step without an undo keeps this status when its saga is undone.",
+    T.SKIPPED: "Its `when=` was false. It did not run, has no result, and is not undone.",
     T.FAILED: "It has used up its attempts, failed for good at once, or its wait timed out.",
     T.COMPENSATING: "Its undo is running, or will run again.",
     T.COMPENSATED: "Its undo succeeded, or an operator undid it by hand.",

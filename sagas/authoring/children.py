@@ -18,7 +18,7 @@ from typing import (
 )
 
 from sagas.authoring.policies import MOST_CHILDREN, Exhausted, Retry
-from sagas.authoring.steps import Decorator, Step, StepOptions, WaitOptions, maker
+from sagas.authoring.steps import Decorator, Step, StepOptions, WaitOptions, When, maker
 from sagas.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class ChildrenOptions(TypedDict, total=False):
     name: str | None
     retired: bool
     in_doubt_on: Collection[type[BaseException]] | None
+    when: When | None
 
 
 @overload
@@ -130,6 +131,7 @@ def children(*types: Any, **options: Any) -> Any:
         name: the stored name, as for ``@step``.
         retired: whether new sagas skip the step, as for ``@step``.
         in_doubt_on: exception types that leave the outcome of the method in doubt, as for ``@step``.
+        when: whether the step runs, as for ``@step``. If the condition is false, the method is not called either.
 
     Raises:
         DefinitionError: an option is unknown or out of range, or an argument is not a saga class.
@@ -165,6 +167,7 @@ def children(*types: Any, **options: Any) -> Any:
         wait=wait,
         name=options.get("name"),
         in_doubt_on=options.get("in_doubt_on", ()),
+        when=options.get("when"),
     )
     return Decorator("children", lambda function: Step(function, step_options))
 

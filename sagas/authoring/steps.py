@@ -77,6 +77,7 @@ class StepOptions(Struct, frozen=True):
     name: str | None = None
     in_doubt_on: Collection[type[BaseException]] | None = ()
     on_timeout: Exhausted | None = None
+    when: When | None = None
 
 
 class UndoOptions(Struct, frozen=True):
@@ -249,6 +250,10 @@ class Undoable(Member):
         return Decorator("compensate", lambda function: Compensation(function, self, options))
 
 
+When = Callable[..., bool] | Undoable
+"""What ``when=`` takes: a function, or an earlier step whose result is a ``bool``."""
+
+
 class Step(Undoable, Generic[P, R_co]):
     """A step of a saga, made by ``@step``. On an instance it is a plain method.
 
@@ -295,6 +300,7 @@ def step(
     pivot: bool = False,
     name: str | None = None,
     in_doubt_on: Collection[type[BaseException]] | None = (),
+    when: When | None = None,
 ) -> _StepDecorator: ...
 @maker
 @checked_call("step")
@@ -313,6 +319,7 @@ def step(
     pivot: bool = False,
     name: str | None = None,
     in_doubt_on: Collection[type[BaseException]] | None = (),
+    when: When | None = None,
 ) -> Any:
     """Declare a step of a saga. Parameters are filled by name: see :class:`sagas.Saga`.
 
@@ -346,6 +353,10 @@ def step(
         in_doubt_on: exception types that say nothing about the effect, in addition to those of the class and of the
             usual clients. After one, the outcome is in doubt. With ``None``, no exception of the step leaves doubt,
             because it only reads; lost and late attempts still do.
+        when: whether the step runs: a function at module level that returns ``bool``, with the request and earlier
+            results as its parameters, filled by name. Or an earlier step whose result is a ``bool``. If it is false,
+            the step is SKIPPED: no attempt, no undo, no result. Parameters that take its result allow ``None``. The
+            function must be pure and quick, since it can be called several times. Not for a pivot.
     """
     options = StepOptions(
         retry,
@@ -359,6 +370,7 @@ def step(
         name=name,
         in_doubt_on=in_doubt_on,
         on_timeout=on_timeout,
+        when=when,
     )
     if fn is not None:
         return Step(fn, options)

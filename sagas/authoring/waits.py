@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
 from sagas.authoring.policies import LONGEST_WAIT, Exhausted, Retry, checked_call
-from sagas.authoring.steps import Member, Step, StepOptions, Undoable, WaitOptions, maker
+from sagas.authoring.steps import Member, Step, StepOptions, Undoable, WaitOptions, When, maker
 from sagas.errors import DefinitionError
 
 P = ParamSpec("P")
@@ -70,6 +70,7 @@ def wait_for(
     name: str | None = None,
     retired: bool = False,
     in_doubt_on: Collection[type[BaseException]] | None = (),
+    when: When | None = None,
 ) -> Wait[T]: ...
 @overload
 def wait_for(
@@ -85,6 +86,7 @@ def wait_for(
     name: str | None = None,
     retired: bool = False,
     in_doubt_on: Collection[type[BaseException]] | None = (),
+    when: When | None = None,
 ) -> Wait[Any]: ...
 
 
@@ -108,6 +110,7 @@ def wait_for(*arguments: Any, **options: Any) -> Any:
         name: the stored name, as for ``@step``.
         retired: whether new sagas skip the step, as for ``@step``.
         in_doubt_on: exception types that leave the outcome of the method in doubt, as for ``@step``.
+        when: whether the saga waits, as for ``@step``. If the condition is false, the method is not called either.
 
     Raises:
         DefinitionError: an option is missing, unknown or out of range.
@@ -116,7 +119,10 @@ def wait_for(*arguments: Any, **options: Any) -> Any:
         not arguments or inspect.isroutine(arguments[0]) or isinstance(arguments[0], Member)
     ):  # list[T] and a NewType are callable, too
         raise DefinitionError("wait_for: pass the type of the signal first, as in wait_for(Approval, timeout=...)")
-    names = ("timeout", "on_timeout", "public", "retry", "step_timeout", "undo_when", "name", "retired", "in_doubt_on")
+    names = (
+        *("timeout", "on_timeout", "public", "retry", "step_timeout", "undo_when", "name", "retired", "in_doubt_on"),
+        "when",
+    )
     _refuse_others("wait_for", arguments[1:], options, names)
     if "timeout" not in options:
         raise DefinitionError("wait_for: timeout is required (at most 365 days)")
@@ -135,15 +141,20 @@ def wait_for(*arguments: Any, **options: Any) -> Any:
         wait=WaitOptions("signal", arguments[0], length, on_timeout, public),
         name=options.get("name"),
         in_doubt_on=options.get("in_doubt_on", ()),
+        when=options.get("when"),
     )
     waits: Wait[Any] = Wait(step_options)
     return waits
 
 
 @overload
-def sleep(length: timedelta, /, *, name: str | None = None, retired: bool = False) -> Sleep: ...
+def sleep(
+    length: timedelta, /, *, name: str | None = None, retired: bool = False, when: When | None = None
+) -> Sleep: ...
 @overload
-def sleep(*, until: Callable[..., datetime], name: str | None = None, retired: bool = False) -> Sleep: ...
+def sleep(
+    *, until: Callable[..., datetime], name: str | None = None, retired: bool = False, when: When | None = None
+) -> Sleep: ...
 @maker
 def sleep(*arguments: Any, **options: Any) -> Any:
     """Wait for a time. Until then, no function runs and nothing is locked.
@@ -154,18 +165,20 @@ def sleep(*arguments: Any, **options: Any) -> Any:
             like a step's. The function runs once. A time in the past ends the wait at once.
         name: the stored name, as for ``@step``.
         retired: whether new sagas skip the step, as for ``@step``.
+        when: whether the saga waits, as for ``@step``. If the condition is false, ``until`` is not called either.
 
     Raises:
         DefinitionError: neither or both of ``length`` and ``until`` are passed, or an argument has the wrong type.
     """
-    _refuse_others("sleep", arguments[1:], options, ("until", "name", "retired"))
+    _refuse_others("sleep", arguments[1:], options, ("until", "name", "retired", "when"))
     name = options.get("name")
     retired = options.get("retired", False)
+    when = options.get("when")
     if bool(arguments) == ("until" in options):
         raise DefinitionError("sleep: pass either a length, as in sleep(timedelta(days=1)), or until=")
     if arguments:
         wait = WaitOptions("time", length=_length("sleep", "the length", arguments[0]))
-        return Sleep(StepOptions(retired=retired, wait=wait, name=name))
+        return Sleep(StepOptions(retired=retired, wait=wait, name=name, when=when))
     until = options["until"]
     if not callable(until) or isinstance(until, type | Member):
         raise DefinitionError(f"sleep: until must be a function that returns a datetime, not {until!r}")
@@ -173,4 +186,4 @@ def sleep(*arguments: Any, **options: Any) -> Any:
         example = "write a function, as in def when(ready: datetime) -> datetime: return ready"
         raise DefinitionError(f"sleep: until is a lambda, which cannot have type annotations; {example}")
     wait = WaitOptions("time", until=cast("Callable[..., datetime]", until))
-    return Sleep(StepOptions(retired=retired, wait=wait, name=name))
+    return Sleep(StepOptions(retired=retired, wait=wait, name=name, when=when))

@@ -43,6 +43,7 @@ _STYLES = {
     "FAILED": "red",
     "COMPENSATION_FAILED": "bold red",
     "PENDING": "dim",
+    "SKIPPED": "dim",
     "RETRYING": "yellow",
     "COMPENSATING": "yellow",
     "RUNNING": "cyan",
@@ -59,7 +60,7 @@ def coloured(status: str) -> Text:
 
 def saga_page(saga: SagaView, now: float) -> RenderableType:
     """Return a page about a saga: its steps, its errors, and what to do next. ``now``: epoch seconds."""
-    from sagas.client.read.advice import advice, failed_children
+    from sagas.client.read.advice import advice, failed_children, why
 
     label = f"{plain(saga['label'])} " if saga["label"] else ""
     title = Text.assemble((saga["type"], "bold"), f" {label}{saga['saga_id']} ", coloured(saga["status"]))
@@ -73,13 +74,12 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
         when += f", key {plain(saga['key'])}"
     if saga["cancel_requested_at"]:
         when += f", cancel requested at {moment(saga['cancel_requested_at'])}"
-    columns = {"step": 0, "status": 0, "attempts": 2, "undo attempts": 3, "took": 1, "error": 0}
+    columns = {"step": 0, "status": 0, "attempts": 2, "undo attempts": 3, "took": 1, "why": 0}
     steps = list[Any]()
     for step in saga["steps"]:
         took = "" if step["took"] is None else span(step["took"])
-        error = step["error"]["type"] if step["error"] and step["status"] != "RUNNING" else ""
         counts = _count(step["attempts"]), _count(step["undo_attempts"])
-        steps.append([step["name"], coloured(step["status"]), *counts, took, error])
+        steps.append([step["name"], coloured(step["status"]), *counts, took, why(step)])
     parts: list[RenderableType] = [title, Text(when, style="dim"), listing(columns, steps)]
     progress = saga["progress"]
     if progress:

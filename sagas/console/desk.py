@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from sagas.client.read.advice import why
 from sagas.client.read.next_action import Do, breaker_error, error_of
 from sagas.console.blocks import Blocks
 from sagas.console.guard import Session
@@ -89,6 +90,7 @@ class Desk:
             "moment": moment,
             "details_text": details_text,
             "span": span,
+            "why": why,
             "plain": plain,
             "q": lambda text: quote(str(text), safe=""),
             "json": self.text_of,

@@ -185,7 +185,7 @@ def next_work(before: SagaState, fact: ev.Fact, decision: Decision, now: float) 
     send = decision.send
     if send is None or decision.then is not None or after.lease is not None or send.not_before > now:
         return None
-    continues = isinstance(fact, ev.StepCompleted | ev.StepCompensated | ev.CompensationFailed)
+    continues = isinstance(fact, ev.StepCompleted | ev.StepSkipped | ev.StepCompensated | ev.CompensationFailed)
     if not continues and not (isinstance(fact, ev.CompensationStarted) and fact.cause == "failure"):
         return None
     if forward(after) and (after.cancel.at or not ready(after)):

@@ -71,6 +71,7 @@ class Row(Struct, frozen=True):
 ROWS: tuple[Row, ...] = (
     # Facts: committed journal entries.
     Row((S.RUNNING,), ev.StepCompleted, transitions.step_completed, (S.RUNNING, S.COMPLETED), "last step completed"),
+    Row((S.RUNNING,), ev.StepSkipped, transitions.step_skipped, (S.RUNNING, S.COMPLETED), "last step skipped"),
     Row((S.RUNNING,), ev.StepFailed, transitions.step_failed, (S.RUNNING, S.COMPLETED)),
     Row((S.RUNNING,), ev.StepLost, transitions.step_lost, (S.RUNNING, S.COMPLETED)),
     Row((S.PENDING, S.RUNNING), ev.WaitStarted, transitions.wait_started, (S.WAITING,), "it waits"),

@@ -97,6 +97,22 @@ class StepCompleted(StepFact, frozen=True):
     has_payload = True
 
 
+class StepSkipped(StepFact, frozen=True):
+    """The condition of the step is false, so the saga continues without it. If an earlier attempt has begun, the step
+    counts as failed instead (rule 21).
+
+    Args:
+        attempt: the execution that asked; 0 if the attempt that completed the step before did.
+        reason: the condition, and that it is false. It contains no value.
+    """
+
+    leaves = StepStatus.SKIPPED
+    published = True
+    reports = Reports.STEP_SUCCEEDED
+
+    reason: Annotated[str, ALWAYS]
+
+
 class StepFailed(StepFact, frozen=True):
     """The step raised.
 
@@ -419,6 +435,7 @@ FACTS: dict[str, type[Fact]] = {
     kind.__name__: kind
     for kind in (
         StepCompleted,
+        StepSkipped,
         StepFailed,
         StepLost,
         StepDeadLettered,

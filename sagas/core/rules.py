@@ -33,6 +33,7 @@ from sagas.core.events import (
     StepDeadLettered,
     StepFailed,
     StepLost,
+    StepSkipped,
     WaitEnded,
     WaitStarted,
     WaitTimedOut,
@@ -76,6 +77,7 @@ class ForwardPlan(Struct, frozen=True):
         concurrency: the number of children that may be in flight at a time.
         tolerate: the number of children that may fail.
         one_by_one: whether children are undone one after the other, not all at once.
+        skip: why the step is skipped, in the plan of the one commit that has asked; else empty.
     """
 
     executions: int = 1
@@ -86,6 +88,7 @@ class ForwardPlan(Struct, frozen=True):
     concurrency: int = 0
     tolerate: int = 0
     one_by_one: bool = False
+    skip: str = ""
 
     def policy(self, step: StepState) -> Policy:
         """Return the policy for a step that has failed for good."""
@@ -329,7 +332,8 @@ def _fact_of_cancel(state: SagaState) -> Fact:
 
 
 def _fact_without_code(plan: Plan, state: SagaState, now: float) -> Fact | None:
-    """Return the next fact if no code is to run: the saga has stalled too often, or its step only waits."""
+    """Return the next fact if no code is to run: the saga has stalled too often, or its step is skipped or only
+    waits."""
     step = state.current
     if step is None or (step.status not in _READY and state.waiting_for != "retry"):
         return None
@@ -337,7 +341,11 @@ def _fact_without_code(plan: Plan, state: SagaState, now: float) -> Fact | None:
         why = Failure("SagaRecoveryExhausted", "the saga stalled too often")
         return StepDeadLettered(state.cursor, DeadLetterCause.STALLED, failure=why)
     own = plan.steps[state.cursor].forward
-    if isinstance(own, Failure) or own.asks:
+    if isinstance(own, Failure):
+        return None
+    if own.skip and step.status is StepStatus.PENDING:
+        return StepSkipped(state.cursor, 0, own.skip)
+    if own.asks:
         return None
     return WaitStarted(state.cursor, 0, round(now + own.wait, 3))  # no execution of the step's code began the wait
 

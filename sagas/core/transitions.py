@@ -97,6 +97,26 @@ def step_completed(plan: Plan, state: SagaState, fact: ev.StepCompleted, now: fl
     return _advanced(plan, after.with_step(fact.index, done), now)
 
 
+def step_skipped(plan: Plan, state: SagaState, fact: ev.StepSkipped, now: float) -> Decision:
+    """Continue without the step. If an earlier attempt has begun, it may have taken effect, so the step has failed."""
+    step = _running(state, fact) or _unclaimed(state, fact)
+    if step is None:
+        return Decision(state)
+    attempts = step.attempts.given_back() if fact.attempt else step.attempts
+    passed = replace(step, status=StepStatus.SKIPPED, attempts=attempts)
+    if attempts.made:
+        in_doubt = step.outcome_unknown or job_in_doubt(plan, fact.index, step)
+        passed = replace(passed, status=StepStatus.FAILED, outcome_unknown=in_doubt)
+    return _advanced(plan, entered(state).with_step(fact.index, passed), now)
+
+
+def _unclaimed(state: SagaState, fact: ev.StepSkipped) -> StepState | None:
+    """Return the current step if no execution of it was claimed, and ``fact`` is about none."""
+    step = state.current
+    fits = step is not None and state.cursor == fact.index and not fact.attempt
+    return step if fits and state.lease and step is not None and step.status is StepStatus.PENDING else None
+
+
 def _advanced(plan: Plan, state: SagaState, now: float) -> Decision:
     """Advance the cursor: the step is completed, or the saga continues without it."""
     after = replace(
@@ -110,7 +130,11 @@ def _advanced(plan: Plan, state: SagaState, now: float) -> Decision:
     )
     if after.cursor == len(after.steps) and not after.cancel.at and not after.recovery.exhausted:
         after = replace(after, status=SagaStatus.COMPLETED, dispatch=state.dispatch)
-    return proceed(plan, after, now)
+    decision = proceed(plan, after, now)
+    if isinstance(decision.then, Write) and isinstance(decision.then.fact, ev.StepSkipped):
+        # No message is sent for a step that is skipped. In a chain, the message at hand stands for the step behind it.
+        return replace(decision, state=replace(decision.state, dispatch=state.dispatch))
+    return decision
 
 
 def try_again(state: SagaState, retry_at: float, now: float) -> SagaState:
@@ -454,11 +478,12 @@ def resolvable(state: SagaState) -> bool:
 
 
 def resolved(plan: Plan, state: SagaState, fact: ev.SagaResolved, now: float) -> Decision:
-    """Take the saga off the attention list. Steps undone by hand are not undone again. PENDING steps are ignored."""
+    """Take the saga off the attention list. Steps undone by hand are not undone again. Steps that never began are
+    ignored."""
     if state.lease is None or not resolvable(state):
         return Decision(state)
     after = entered(state)
     for index, step in enumerate(state.steps):
-        if step.name in fact.steps and step.status is not StepStatus.PENDING:
+        if step.name in fact.steps and step.status not in (StepStatus.PENDING, StepStatus.SKIPPED):
             after = after.with_step(index, replace(step, status=StepStatus.COMPENSATED, outcome_unknown=False))
     return released(replace(after, resolution_seq=after.seq, unreadable=""))

@@ -13,7 +13,7 @@ from sagas.core import events as ev
 from sagas.core.arrivals import claimed_next, next_work, renumbered
 from sagas.core.automaton import decide
 from sagas.core.commands import Decision, Run, Send, Write
-from sagas.core.rules import Plan, forward, next_fact
+from sagas.core.rules import ForwardPlan, Plan, forward, next_fact
 from sagas.core.states import DeadMessage, Lease, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.text import iso
 from sagas.engine.attempt.failures import is_gone, not_read
@@ -42,6 +42,9 @@ class EntryContext(Struct, frozen=True):
             continues. If the function or its result is ``None``, the next step waits for the next message.
         chained: whether the message was sent for another step. Then it cannot be dead-lettered or reused for a retry of
             this step.
+        why_skipped: the function that asks the condition of the next step, from the state after an entry and that
+            entry. It returns why the step is skipped, or an empty text. If there is no function, the step's own attempt
+            asks.
     """
 
     payload: str | None = None
@@ -51,6 +54,7 @@ class EntryContext(Struct, frozen=True):
     message: DeadMessage | None = None
     next_lease: Callable[[SagaState, Send], Lease | None] | None = None
     chained: bool = False
+    why_skipped: Callable[[SagaState, Entry], str] | None = None
 
 
 class Committed(Struct, frozen=True):
@@ -179,6 +183,7 @@ class Committer:
             if decision.state is state:
                 raise Fenced(f"the journal contains {fact.action}, which is not possible in the saga's state")
             decision = _proven(decision, state, entry)
+        decision = self._asked(plan, state, fact, entry, context, decision)
         send = next_work(state, fact, decision, self._clock.now()) if context.next_lease else None
         lease = context.next_lease(decision.state, send) if send and context.next_lease else None
         claimed = claimed_next(state, decision, lease) if lease else None
@@ -195,6 +200,22 @@ class Committer:
             )
         self._notify(state, decision.state, fact)
         return decision
+
+    def _asked(
+        self, plan: Plan, state: SagaState, fact: ev.Fact, entry: Entry, context: EntryContext, decision: Decision
+    ) -> Decision:
+        """If the saga goes on to a step that is skipped, have the holder skip it next (rule 21). The answer counts for
+        this commit only."""
+        after = decision.state
+        goes_on = decision.send is not None and after.cursor > state.cursor and forward(after)
+        reason = context.why_skipped(after, entry) if goes_on and context.why_skipped else ""
+        own = plan.steps[after.cursor].forward if reason else None
+        if not isinstance(own, ForwardPlan):
+            return decision
+        steps = list(plan.steps)
+        steps[after.cursor] = structs.replace(steps[after.cursor], forward=structs.replace(own, skip=reason))
+        skipping = structs.replace(plan, steps=tuple(steps))
+        return _proven(self._decided(skipping, state, fact, context), state, entry)
 
     def _completed(
         self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext
@@ -237,7 +258,8 @@ class Committer:
         given_up = before.current if isinstance(fact, ev.SagaRecoveryExhausted) else None
         step = given_up if index is None else before.steps[index]
         details = details_of(fact) | context.details
-        if isinstance(fact, ev.StepFact) and before.lease:
+        ahead = isinstance(fact, ev.StepSkipped) and not fact.attempt  # no attempt of the step has begun
+        if isinstance(fact, ev.StepFact) and before.lease and not ahead:
             details = {"started_at": iso(claimed_at(before.lease.owner)), **details}
         if before.polling is not None and index is None and before.current is not None:
             details["looked"] = {"step": before.current.name, "attempts": before.current.attempts.made}

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from sagas.authoring.definition.definition import (
+    Condition,
     Parameter,
     SagaDefinition,
     StepDefinition,
@@ -46,11 +47,11 @@ def _step_plan(was: StepState, step: StepDefinition | None, saga: str) -> StepPl
     missing_undo = undo_gone(was, saga)
     if step is None:
         return StepPlan(gone(was, saga), missing_undo, was.undo)
-    misfit, _, owes_undo = fit(was, Deployed(step.waits_for, step.asks, step.undo is not None), saga)
+    misfit, _, owes_undo = fit(was, Deployed(step.waits_for, step.has_attempts, step.undo is not None), saga)
     forward = misfit or ForwardPlan(
         executions=step.retry.executions,
         exhausted=step.on_exhausted.value,
-        asks=step.asks,
+        asks=step.has_attempts,
         wait=step.wait,
         on_timeout=step.on_timeout.value,
         concurrency=0 if step.children is None else step.children.concurrency,
@@ -136,7 +137,13 @@ class SagaType(Struct, frozen=True, dict=True):
         step = next((step for step in self.definition.steps if step.name == name), None)
         if step is None or undo:
             return step and step.undo
-        return step if step.asks else None
+        return step if step.has_attempts else None
+
+    def condition(self, step: StepState) -> Condition | None:
+        """Return the deployed condition of a step of a saga; ``None`` if it always runs. A saga that was started with
+        this step as its pivot only goes forward behind it, so the pivot always runs."""
+        code = self.code(step.name, undo=False)
+        return code.when if isinstance(code, StepDefinition) and not step.pivot else None
 
     def still_taken(self, state: SagaState) -> set[int]:
         """Return the numbers of the entries whose payloads a step that has not ended, or an undo that may still run,
@@ -152,7 +159,7 @@ class SagaType(Struct, frozen=True, dict=True):
                 continue
             parameters = list[Parameter]()
             if index >= state.cursor and not state.undoing:
-                parameters += definition.parameters
+                parameters += definition.inputs
             if definition.undo is not None and (index <= state.cursor if state.undoing else index > behind):
                 parameters += definition.undo.parameters
             for parameter in parameters:

@@ -15,13 +15,13 @@ from typing import Annotated, Any, Literal, cast
 
 from msgspec import Meta, Struct, ValidationError, convert, field
 
-from sagas.authoring.definition.definition import SagaDefinition, StepDefinition, StepSource
+from sagas.authoring.definition.definition import SagaDefinition, StepDefinition, StepSource, UndoDefinition
 from sagas.authoring.shapes.base import SchemaDefinitions
 from sagas.authoring.shapes.compiler import shape_of
 from sagas.core.states import StepStatus
 from sagas.errors import DefinitionError, InvalidRequest, NotFound, Problem
 
-FORMAT = 1
+FORMAT = 2
 """The version of the format of blueprints, and of files that contain them."""
 
 LARGEST = 300_000
@@ -35,6 +35,7 @@ LETTERS = {
     StepStatus.RETRYING: "T",
     StepStatus.WAITING: "W",
     StepStatus.COMPLETED: "C",
+    StepStatus.SKIPPED: "S",
     StepStatus.FAILED: "F",
     StepStatus.COMPENSATING: "U",
     StepStatus.COMPENSATED: "B",
@@ -113,14 +114,15 @@ def _step_content(step: StepDefinition, types: SchemaDefinitions) -> Content:
         content |= {"tolerate": step.children.tolerate} if step.children.tolerate else {}
     if step.undo is not None:
         content["undo"] = inputs_of(step.undo)
-    content |= {name: True for name in ("pivot", "retired") if getattr(step, name)}
+    content |= {name: True for name in ("pivot", "retired", "when") if getattr(step, name)}
     return content
 
 
-def inputs_of(code: Any) -> list[str]:
+def inputs_of(code: StepDefinition | UndoDefinition) -> list[str]:
     """Return the inputs of a step or undo: ``request``, and the names of steps whose results are passed."""
     names = {StepSource.REQUEST: "request", StepSource.CONTEXT: None}
-    inputs = (parameter.step or names[parameter.source] for parameter in code.parameters)
+    parameters = code.inputs if isinstance(code, StepDefinition) else code.parameters
+    inputs = {parameter.step or names[parameter.source] for parameter in parameters}
     return sorted(name for name in inputs if name is not None)
 
 
@@ -193,6 +195,7 @@ class _Step(Struct):
     tolerate: int = 0
     pivot: bool = False
     retired: bool = False
+    when: bool = False
 
 
 class _Blueprint(Struct):

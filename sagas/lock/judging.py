@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from sagas.authoring.definition.definition import SagaDefinition, StepDefinition
+from sagas.authoring.definition.definition import Parameter, SagaDefinition, StepDefinition
 from sagas.core.fit import KINDS, Deployed, Fit, fit
 from sagas.core.states import SagaStatus, StepState, StepStatus
 from sagas.lock.content import Content, blueprint_of, inputs_of
@@ -81,7 +81,7 @@ class _Judging:
     def _fit(step: Content, now: StepDefinition | None) -> Fit:
         kind = step.get("waits_for", "")
         was = StepState(step["name"], undo="undo" in step or kind == "children", waits_for=kind)
-        return fit(was, Deployed(now.waits_for, now.asks, now.undo is not None) if now is not None else None)
+        return fit(was, Deployed(now.waits_for, now.has_attempts, now.undo is not None) if now is not None else None)
 
     def _will_run(self, index: int) -> bool:
         """Whether the code of a step may run, or its policy may be asked for: the step is at the cursor or later, and
@@ -99,7 +99,8 @@ class _Judging:
         status = self.at.steps[index]
         undoing = self.at.status in _UNDOING
         pivots = (its for its, step in zip(self.at.steps, self.steps, strict=True) if step.get("pivot"))
-        if status is StepStatus.COMPENSATED or (not undoing and StepStatus.COMPLETED in pivots):
+        ended = status in (StepStatus.COMPENSATED, StepStatus.SKIPPED)
+        if ended or (not undoing and StepStatus.COMPLETED in pivots):
             return False
         if self.at.status is SagaStatus.COMPENSATION_FAILED:
             return status is StepStatus.COMPENSATION_FAILED
@@ -149,22 +150,35 @@ class _Judging:
         for (index, now), judged in zip(self.pairs, self.fits, strict=True):
             if now is None or judged.forward is not None:
                 continue
-            for parameter in now.parameters if self._will_run(index) else ():
-                source = parameter.step
-                earlier = source in names[:index] or parameter.optional
-                if source is not None and not earlier:
-                    effect = "would be dead-lettered there (TypeChanged)"
+            for source in _needed(now.inputs) if self._will_run(index) else ():
+                what = f"it takes the result of {_step(source)}"
+                effect = "would be dead-lettered there (TypeChanged)"
+                if source not in names[:index]:
                     todo = f"Take the result of {source!r} in a new step, or annotate it `... | None`"
-                    yield Finding(_step(now.name), f"it takes the result of {_step(source)}", effect, todo)
+                    yield Finding(_step(now.name), what, effect, todo)
+                elif without := self._went_without(names.index(source)):
+                    yield Finding(_step(now.name), f"{what}, {without}", effect, _allow_none(source))
             undo = now.undo.parameters if now.undo is not None and self._may_undo(index, now) else ()
-            for parameter in undo:
-                source = parameter.step
-                earlier = source in names[: index + 1] or parameter.optional
-                if source is not None and not earlier:
-                    effect = "would end COMPENSATION_FAILED when undone (TypeChanged)"
+            for source in _needed(undo):
+                where = f"the undo of {_step(now.name)}"
+                what = f"it takes the result of {_step(source)}"
+                effect = "would end COMPENSATION_FAILED when undone (TypeChanged)"
+                if source not in names[: index + 1]:
                     todo = "Take only the result of its own step in the undo, or annotate the other `... | None`"
-                    where = f"the undo of {_step(now.name)}"
-                    yield Finding(where, f"it takes the result of {_step(source)}", effect, todo)
+                    yield Finding(where, what, effect, todo)
+                elif source != now.name and (without := self._went_without(names.index(source))):
+                    yield Finding(where, f"{what}, {without}", effect, _allow_none(source))
+
+    def _went_without(self, index: int) -> str:
+        """Return how these sagas went on without the result of a step, as the words after "the step"; empty if they did
+        not."""
+        skippable = bool(self.steps[index].get("when"))
+        if self.at is None:
+            return "which they may have skipped" if skippable else ""
+        status = self.at.steps[index]
+        if status is StepStatus.RUNNING and skippable:
+            return "which they may skip"
+        return "which they skipped" if status is StepStatus.SKIPPED else ""
 
     def values(self) -> Iterator[Finding]:
         """Yield the stored values that the code which takes them cannot read."""
@@ -247,6 +261,15 @@ class _Judging:
         if self.old.get("prefix", self.prefix) != self.prefix:
             what = f"the prefix is {self.prefix} now: objects under {self.old['prefix']} are neither found nor swept"
             yield Finding("orphans", what)
+
+
+def _needed(parameters: Sequence[Parameter]) -> Iterator[str]:
+    """Yield the steps whose results parameters take, if these do not allow None."""
+    return (each.step for each in parameters if each.step is not None and not each.optional)
+
+
+def _allow_none(source: str) -> str:
+    return f"Annotate the result of {source!r} `... | None` while any are in flight"
 
 
 def _step(name: str) -> str:

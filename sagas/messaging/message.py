@@ -54,6 +54,7 @@ Count = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
 """A limit far above any real count, and within the range of DynamoDB's numbers."""
 _REQUIRED: dict[str, dict[str, type[Any]]] = {
     "WaitStarted": {"until": str},
+    "StepSkipped": {"reason": str},
     "StepPostponed": {"message": str, "since": str, "looks": int},
     "CompensationPostponed": {"message": str, "since": str, "looks": int},
     "ChildrenStarted": {"children": int, "types": list},

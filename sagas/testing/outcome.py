@@ -35,7 +35,7 @@ class AttributeDict(dict[str, Any]):
 
 class Results(dict[str, Any]):
     """The results of steps by their names. If you index by the step itself (``results[Trip.book]``), the value is
-    typed; it is ``None`` for a step whose result the saga continued without."""
+    typed; it is ``None`` for a step that was skipped, or whose result the saga continued without."""
 
     continued: Collection[str] = ()
 
@@ -118,11 +118,11 @@ def outcome_of(simulation: Simulation, saga_id: str) -> Outcome:
         for step in definition.steps
         if step.name in seqs
     )
-    failed = {step.name for step in state.steps if step.status is StepStatus.FAILED}
+    without = {step.name for step in state.steps if step.status in (StepStatus.FAILED, StepStatus.SKIPPED)}
     results.continued = [
         step.result
         for step in definition.steps
-        if step.name in failed and Exhausted.CONTINUE in (step.on_exhausted, step.on_timeout)
+        if step.name in without and (step.when or Exhausted.CONTINUE in (step.on_exhausted, step.on_timeout))
     ]
     outcome = Outcome(
         status=state.status.value,

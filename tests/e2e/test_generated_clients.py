@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from sagas.core.states import StepStatus
+from sagas.lock.content import LETTERS
 from tests.e2e.api import Api
 from tests.e2e.client_tools import Tools
 from tests.e2e.conftest import project_in
@@ -36,10 +38,12 @@ from shop.api.approval import (
 )
 from shop.api.service import change_type, list_sagas, look_up
 from shop.models import (
-    ApprovalDecision, ApprovalOrderRequest, Error, ErrorCode, PauseChange, RetryRequest, SagaStatus, TypeName
+    ApprovalDecision, ApprovalOrderRequest, Error, ErrorCode, PauseChange, RetryRequest, SagaStatus, StepStatus,
+    TypeName,
 )
 
 client = Client(base_url=sys.argv[1])
+assert {status.value for status in StepStatus} == {*sys.argv[2:]}
 order = ApprovalOrderRequest(order_id="order-1", amount="1250.00", purpose="a workbench")
 
 
@@ -120,9 +124,10 @@ export const order = (saga: Saga): string | undefined => saga.request?.order_id;
 export const tracking = (saga: Answer): string | undefined => saga.result?.tracking;
 export const failed = (saga: Saga): components["schemas"]["SagaError"] | null => saga.error;
 export const skus = (start: Start): string[] => start.items.map((item) => item.sku);
+export const letters: Record<Saga["steps"][number]["status"], string> = LETTERS;
 // @ts-expect-error: a checkout has no such field
 export const wrong = (saga: Saga): unknown => saga.request?.colour;
-"""
+""".replace("LETTERS", json.dumps(LETTERS))
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +178,9 @@ def test_a_python_client_has_every_operation_and_works(
     ids = [operation["operationId"] for item in served["paths"].values() for operation in _operations(item)]
     assert set(ids) <= generated
     (directory / "use.py").write_text(_USE)
-    assert tools.run("python", "use.py", api.url, directory=directory, PYTHONPATH=str(directory)) == "used\n"
+    assert (
+        tools.run("python", "use.py", api.url, *StepStatus, directory=directory, PYTHONPATH=str(directory)) == "used\n"
+    )
 
 
 def _operations(item: dict[str, Any]) -> list[dict[str, Any]]:

@@ -36,7 +36,16 @@ from tests.model.shrinking import refuse
 from tests.support.hostile import FULL
 
 _ACTS = (
-    *("StepCompleted", "StepFailed", "WaitStarted", "SignalReceived", "WaitEnded", "WaitTimedOut", "ChildrenStarted"),
+    *(
+        "StepCompleted",
+        "StepSkipped",
+        "StepFailed",
+        "WaitStarted",
+        "SignalReceived",
+        "WaitEnded",
+        "WaitTimedOut",
+        "ChildrenStarted",
+    ),
     *("ChildrenEnded", "CancelRequested", "CompensationStarted", "StepCompensated", "StepDeadLettered"),
     *("CompensationFailed", "CompensationPostponed", "SagaRetried", "StepPostponed"),
 )

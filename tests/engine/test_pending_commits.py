@@ -41,6 +41,7 @@ def test_a_report_survives_its_journey() -> None:
 _FAILURE = ev.Failure("Boom", "caf\u00e9")
 OUTCOMES: list[tuple[ev.Fact, str | None]] = [
     (ev.StepCompleted(0, 3), '{"a":1}'),
+    (ev.StepSkipped(0, 3, "large() is false"), None),
     (ev.WaitStarted(0, 3, NOW + 60), None),
     (ev.StepPostponed(0, 3, "not yet", 5.0, NOW + 5, NOW, 2), None),
     (ev.StepPostponed(0, 3, "denied", 5.0, NOW + 5, NOW, because=ev.INPUTS, code="no_right", key="k"), None),

@@ -155,7 +155,45 @@ class Row(Saga[Order], name="row"):
         return [Order(item) for item in request.item.split()]
 
 
-TYPES = (Purchase, Asking, Tree, Row, Guarded)
+def many(request: Order) -> bool:
+    return request.count > 1
+
+
+class Branching(Saga[Order], name="branching"):
+    """Its first and last steps, a wait and one in the middle are skipped, unless there are many."""
+
+    @step(when=many)
+    def reserve(self) -> None:
+        LOG.append("reserve")
+
+    @step
+    def take(self, request: Order) -> str:
+        LOG.append(f"take {request.item}")
+        return request.item
+
+    @step(when=many, undo_when="started")
+    def wrap(self, take: str) -> str:
+        LOG.append(f"wrap {take}")
+        return take
+
+    @wrap.compensate
+    def unwrap(self, wrap: str | None) -> None:
+        LOG.append(f"unwrap {wrap}")
+
+    note = wait_for(str, timeout=DAY, when=many)
+
+    @step
+    def ship(self, request: Order, wrap: str | None, note: str | None) -> None:
+        LOG.append(f"ship {wrap} {note}")
+        if request.item == "bad":
+            raise Rejected("no way")
+
+    @step(when=many)
+    def thank(self) -> None:
+        LOG.append("thank")
+
+
+TYPES = (Purchase, Asking, Tree, Row, Guarded, Branching)
 
 
 class _SeenAttempt(Attempt):
@@ -525,6 +563,48 @@ def a_parent_dies_as_it_asks_for_children(world: Any) -> list[Any]:
 @script
 def one_key_twice(world: Any) -> list[Any]:
     sagas = [world.start(Purchase, Order("a"), key="k"), world.start(Purchase, Order("a"), key="k")]
+    world.play()
+    return sagas
+
+
+@script
+def steps_are_skipped(world: Any) -> list[Any]:
+    sagas = [world.start(Branching, Order(*request)) for request in (("a", 1), ("bad", 1), ("bad", 2), ("b", 2))]
+    world.advance(HOUR)
+    for saga in sagas[2:]:
+        saga.signal(Branching.note, "dear")
+    world.play()
+    return sagas
+
+
+@script
+def dies_at_a_step_that_is_skipped(world: Any) -> list[Any]:
+    sagas = list[Any]()
+    for moment in ("before", "after"):
+        saga = world.start(Branching, Order("a"))
+        saga.on(Branching.reserve, moment, die)
+        sagas.append(saga)
+    world.play()
+    return sagas
+
+
+@script
+def dies_at_steps_around_a_skipped_one(world: Any) -> list[Any]:
+    sagas = list[Any]()
+    for at in (Branching.take, Branching.ship):
+        for moment in ("before", "returned", "after"):
+            saga = world.start(Branching, Order("a"))
+            saga.on(at, moment, die)
+            sagas.append(saga)
+    world.play()
+    return sagas
+
+
+@script
+def cancelled_before_a_skipped_step(world: Any) -> list[Any]:
+    sagas = [world.start(Branching, Order("a")), world.start(Branching, Order("a"))]
+    sagas[0].on(Branching.reserve, "before", sagas[0].cancel)
+    sagas[1].on(Branching.take, "returned", sagas[1].cancel)
     world.play()
     return sagas
 

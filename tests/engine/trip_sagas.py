@@ -59,6 +59,37 @@ class Winter(Saga[Order], name="winter"):
     end = Plain.end
 
 
+def dear(begin: str) -> bool:
+    return len(begin) > 100
+
+
+def many(request: Order) -> bool:
+    return request.count > 1
+
+
+class Insured(Saga[Order], name="insured"):
+    """The step in the middle is skipped."""
+
+    begin = Plain.begin
+
+    @step(when=dear)
+    def insure(self, begin: str) -> str:
+        return "insured"
+
+    end = Plain.end
+
+
+class Gifted(Saga[Order], name="gifted"):
+    """The first step is skipped."""
+
+    @step(when=many)
+    def wrap(self) -> str:
+        return "wrapped"
+
+    begin = Plain.begin
+    end = Plain.end
+
+
 class Flaky(Saga[Order], name="flaky"):
     """Its first step is tried again after a minute."""
 

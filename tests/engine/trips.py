@@ -24,7 +24,9 @@ from tests.engine.trip_sagas import (
     AtOnce,
     Few,
     Flaky,
+    Gifted,
     Hurried,
+    Insured,
     Nap,
     NextTrip,
     Plain,
@@ -187,6 +189,26 @@ def chain(b: Bench) -> Iterator[None]:
     yield from handled(b, "trip", "book")
 
 
+@trip("a step, and the next one is skipped", Insured)
+def skipping_step(b: Bench) -> Iterator[None]:
+    saga_id = b.start("insured")
+    yield from handled(b, "insured", "begin")
+    assert b.step(saga_id, 1)["status"] == "SKIPPED"
+
+
+@trip("a step that its own attempt skips", Gifted)
+def skipped_step(b: Bench) -> Iterator[None]:
+    saga_id = b.start("gifted")
+    yield from handled(b, "gifted", "wrap")
+    assert b.step(saga_id, 0)["status"] == "SKIPPED"
+
+
+@trip("a chain of three steps, the second one skipped", Insured, SAGAS_CHAIN="*")
+def skipping_chain(b: Bench) -> Iterator[None]:
+    b.start("insured")
+    yield from handled(b, "insured", "begin")
+
+
 @trip("a failure that is tried again after a minute", Flaky)
 def failure(b: Bench) -> Iterator[None]:
     b.start("flaky")
@@ -297,6 +319,11 @@ def two_steps(b: Bench) -> Iterator[None]:
 @trip("a life of three steps", Travel)
 def three_steps(b: Bench) -> Iterator[None]:
     yield from completed(b, "travel", 3, {"number": 0})
+
+
+@trip("a life of three steps, the second one skipped", Insured)
+def skipped_life(b: Bench) -> Iterator[None]:
+    yield from completed(b, "insured", 3)
 
 
 @trip("a life of five steps", Purchase)

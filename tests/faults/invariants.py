@@ -148,6 +148,7 @@ def check_rest(remains: Remains) -> list[str]:
         found += _journal(state, entries, own)
         found += _end(remains, state, entries)
         found += _steps(state, saga_type, entries)
+        found += _skipped(state, entries, own)
         found += _executions(saga_type, entries, own)
         found += _accounted(state, entries, own)
         found += _outcomes(remains, state, entries)
@@ -226,15 +227,18 @@ def _steps(state: SagaState, saga_type: SagaType, entries: Rows) -> Iterator[str
     in_vain = Counter(entry["step"] for entry in entries if entry["action"] == "WaitTimedOut")
     undone = Counter(entry["step"] for entry in entries if entry["action"] == "StepCompensated")
     lost = {entry["step"] for entry in entries if entry["action"] == "StepLost" or _late(entry)}
+    skipped = {entry["step"] for entry in entries if entry["action"] == "StepSkipped"}
     for step in state.steps:
         if done[step.name] > 1 or undone[step.name] > 1:
             yield f"{step.name} was committed {done[step.name]} times, undone {undone[step.name]} times"
-        if step.signalled and not done[step.name] and (in_vain[step.name] or state.status is SagaStatus.COMPLETED):
+        taken = done[step.name] or step.name in skipped
+        if step.signalled and not taken and (in_vain[step.name] or state.status is SagaStatus.COMPLETED):
             yield f"a signal for {step.name} was accepted and not taken"
         if done[step.name] and in_vain[step.name]:
             yield f"{step.name} ended twice: {done[step.name]} results, and in vain"
         has_undo = saga_type.step(step.name).undo is not None or step.waits_for == "children"
-        if state.status is SagaStatus.COMPLETED and (done[step.name], undone[step.name]) != (1, 0):
+        expected = 0 if step.name in skipped else 1
+        if state.status is SagaStatus.COMPLETED and (done[step.name], undone[step.name]) != (expected, 0):
             yield f"{step.name} of a COMPLETED saga: completed {done[step.name]}, undone {undone[step.name]} times"
         if state.status in _UNDONE and has_undo and done[step.name] and not undone[step.name]:
             yield f"{step.name} of a {state.status} saga was not undone"
@@ -248,6 +252,23 @@ def _steps(state: SagaState, saga_type: SagaType, entries: Rows) -> Iterator[str
         known = done[step.name] or asked or undone[step.name] or step.name in state.in_doubt
         if state.ended and step.name in lost and not known and not state.resolution_seq:
             yield f"an execution of {step.name} was lost or late, and nothing tells of it"
+
+
+def _skipped(state: SagaState, entries: Rows, own: list[Event]) -> Iterator[str]:
+    """A skipped step has never begun, and the one that was asked about it last did not let it run."""
+    began = {event.name for event in own if isinstance(event, Began) and not event.undo}
+    skips = Counter(entry["step"] for entry in entries if entry["action"] == "StepSkipped")
+    unbegun = [entry["step"] for entry in entries if entry["action"] == "StepSkipped" and entry["attempt"] < 2]
+    for step in state.steps:
+        if step.status is StepStatus.SKIPPED and (step.name in began or step.result_seq or not skips[step.name]):
+            yield f"{step.name} is SKIPPED, although its code ran or nothing was journaled"
+        if step.name in unbegun and step.status is not StepStatus.SKIPPED:
+            yield f"{step.name} was skipped before it began, and is {step.status}"
+        if skips[step.name] > 1 or (skips[step.name] and step.result_seq):
+            yield f"{step.name} has two outcomes"
+    for entry in entries:
+        if entry["error"] == "Unwanted":
+            yield f"{entry['step']} ran, although its condition is false"
 
 
 def _pivot(state: SagaState, entries: Rows) -> Iterator[str]:
@@ -353,7 +374,14 @@ def _order(own: list[Event]) -> Iterator[str]:
                 for run in open_runs.values():
                     if event.at < run.deadline:
                         yield f"{action} at {event.at:.0f}, while {run.name} may act until {run.deadline:.0f}"
-            case Entered(action="StepCompleted" | "StepFailed" | "WaitStarted" | "ChildrenStarted" | "StepPostponed"):
+            case Entered(
+                action="StepCompleted"
+                | "StepSkipped"
+                | "StepFailed"
+                | "WaitStarted"
+                | "ChildrenStarted"
+                | "StepPostponed"
+            ):
                 open_runs.pop((event.step, event.attempt), None)
             case Began(undo=False):
                 open_runs[event.name, event.attempt] = event

@@ -11,7 +11,7 @@ from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.authoring.waits import sleep, wait_for
-from sagas.errors import NotYet, Rejected
+from sagas.errors import NotYet, PermanentError, Rejected
 
 _NOW = Retry.constant(max_retries=2, delay=0.0)
 _LATER = Retry.constant(max_retries=2, delay=3.0)
@@ -676,8 +676,81 @@ class Late(Saga[Order], name="late", timeout=timedelta(minutes=5)):
         return answer
 
 
+class Unwanted(PermanentError):
+    """Raised by code whose condition is never true, so nobody may call it."""
+
+
+def always(first: str) -> bool:
+    return True
+
+
+def never(first: str) -> bool:
+    return False
+
+
+def never_first(request: Order) -> bool:
+    return False
+
+
+class Wanted(Saga[Order], name="skipping", lock_expiry=timedelta(seconds=10)):
+    """A release in which the second step runs."""
+
+    first = Short.first
+    undo_first = Short.undo_first
+
+    @step(retry=_LATER, timeout=5, when=always)
+    def second(self, first: str, ctx: Context) -> str:
+        STAGE.act("second", ctx)
+        return first + "!"
+
+    @second.compensate(retry=_LATER)
+    def undo_second(self, second: str, ctx: Context) -> None:
+        STAGE.act("undo_second", ctx)
+
+    @step(retry=_LATER, timeout=5)
+    def third(self, second: str | None, ctx: Context) -> str:
+        STAGE.act("third", ctx)
+        return f"{second}"
+
+    @third.compensate(retry=_LATER)
+    def undo_third(self, ctx: Context) -> None:
+        STAGE.act("undo_third", ctx)
+
+
+class Skipping(Wanted, name="skipping", version="2"):
+    """A release in which the second step is skipped."""
+
+    @step(retry=_LATER, timeout=5, when=never)
+    def second(self, first: str, ctx: Context) -> str:
+        STAGE.act("second", ctx)
+        raise Unwanted
+
+    @second.compensate(retry=_LATER)
+    def undo_second(self, second: str, ctx: Context) -> None:
+        STAGE.act("undo_second", ctx)
+
+
+class SkippingEnds(Saga[Order], name="skipping-ends", lock_expiry=timedelta(seconds=10)):
+    """Its first step and its last ones are skipped."""
+
+    @step(retry=_LATER, timeout=5, when=never_first)
+    def zeroth(self, ctx: Context) -> None:
+        STAGE.act("zeroth", ctx)
+        raise Unwanted
+
+    first = Short.first
+    undo_first = Short.undo_first
+    second = Skipping.second
+    undo_second = Skipping.undo_second
+
+    @step(retry=_LATER, timeout=5, when=never)
+    def third(self, ctx: Context) -> str:
+        STAGE.act("third", ctx)
+        raise Unwanted
+
+
 CLASSES: tuple[type[Saga[Order]], ...] = (
     *(Pair, Short, Halting, Parked, Started, Bulky, Stamped, Guarded, Hasty, Long),
     *(Asking, Brief, BriefAsking, Sleepy, Eager, Unready, Endless, Hesitant, Job, Plain, Impatient, Restless),
-    *(Hurried, Pivotal, PivotalLast, Late),
+    *(Hurried, Pivotal, PivotalLast, Late, Skipping, SkippingEnds),
 )

@@ -10,6 +10,7 @@ from tests.faults.parents import PARENTS
 from tests.faults.pivots import PIVOT_FAMILIES, PIVOTS
 from tests.faults.purging import PURGING
 from tests.faults.scenario import Scenario
+from tests.faults.skipping import SKIPPING
 from tests.faults.waiting import WAITING
 
 _SUBJECTS = {
@@ -17,6 +18,7 @@ _SUBJECTS = {
     "purging and changing": PURGING | CHANGING,
     "waiting": WAITING,
     "pivots": PIVOTS,
+    "skipping": SKIPPING,
     "parents": PARENTS,
     "pivots of families": PIVOT_FAMILIES,
 }

@@ -129,6 +129,27 @@ def test_a_saga_is_one_trace_which_is_the_callers(traced: Make) -> None:
     assert attributes(spans("step trip.pay")[0])["sagas.attempt"] == 1
 
 
+def wanted(request: Order) -> bool:
+    return request.count > 1
+
+
+class Skipping(Saga[Order], name="skipping"):
+    """Its only step can be skipped."""
+
+    @step(when=wanted)
+    def call(self) -> None: ...
+
+
+def test_a_skipped_step_has_not_failed(traced: Make) -> None:
+    s = traced(Skipping)
+    saga_id = begin(s, "skipping")
+    s.run()
+    assert s.call("GET", f"/sagas/skipping/{saga_id}").body["steps"][0]["status"] == "SKIPPED"
+    [span] = spans("step skipping.call")
+    assert (span.status.status_code, attributes(span)["sagas.skipped"]) == (StatusCode.UNSET, True)
+    assert "error.type" not in attributes(span)
+
+
 def test_entries_name_the_trace(traced: Make) -> None:
     s = traced(Trip)
     saga_id = begin(s, "trip")

@@ -27,7 +27,7 @@ from sagas.core.commands import (
     Visited,
     Write,
 )
-from sagas.core.rules import Plan, undo_still_owed
+from sagas.core.rules import ForwardPlan, Plan, forward, undo_still_owed
 from sagas.core.states import Lease, SagaState, SagaStatus, StepState
 from sagas.engine.registry import SagaType, plan_for
 from tests.model.pairs import WAIT, WAITS, Part, Release, Script, definition, with_new_undos
@@ -205,6 +205,7 @@ class Life:
         """Have the automaton decide, and do what it says. Return what is wrong; empty if nothing is."""
         by = plan(self.deployed, self._structure, self.script.settle)
         decision, delivered = decide(by, self.state, event, self.now), isinstance(event, MessageArrived)
+        asks = False
         while True:
             self.state = decision.state
             match decision.then:
@@ -213,6 +214,7 @@ class Life:
                 case Run() as run:
                     if self._loses(run):
                         return ""
+                    asks = True
                     fact, wrong = self._executed(run)
                     if wrong:
                         return wrong
@@ -223,8 +225,22 @@ class Life:
                     self.queued = decision.send or (None if delivered else self.queued)
                     return ""
             decision, delivered = self._journaled(by, fact), True
+            decision = self._asked(by, fact, decision) if asks else decision
             if decision.state is self.state:
                 return f"{fact} changed nothing"
+
+    def _asked(self, by: Plan, fact: ev.Fact, decision: Decision) -> Decision:
+        """What follows if the attempt that goes on to a step asks its condition."""
+        after = decision.state
+        step = after.current
+        own = by.steps[after.cursor].forward if step is not None else None
+        said = {part.name: part.when for part in self.deployed}.get(step.name) if step is not None else ""
+        goes_on = decision.send is not None and after.cursor > self.state.cursor and forward(after)
+        if not goes_on or said != "no" or not isinstance(own, ForwardPlan):
+            return decision
+        steps = list(by.steps)
+        steps[after.cursor] = structs.replace(steps[after.cursor], forward=structs.replace(own, skip="no"))
+        return decide(structs.replace(by, steps=tuple(steps)), self.state, fact, self.now)
 
     def _loses(self, run: Run) -> bool:
         """Whether the worker dies in an undo; its message comes back once its lease has expired."""
@@ -269,9 +285,11 @@ class Life:
             ), ""
         if code.kind != was.waits_for:
             return None, f"{was.name} is to run, and is {code.kind or 'a step'} now"
+        if code.when == "no":
+            return ev.StepSkipped(run.index, run.attempt, "no"), ""
         if code.kind == "children":
             return ev.ChildrenStarted(run.index, run.attempt, 1, ("leg",)), ""
-        if code.kind == "signal":
+        if code.kind:
             return ev.WaitStarted(run.index, run.attempt, self.now + WAIT), ""
         if code.polls and run.index not in self.polled:
             self.polled.add(run.index)

@@ -46,13 +46,14 @@ class Oracle:
         self.acts: list[Act] = []
         self.waited = False
         self.stands = dict[int, str]()
-        """By position: ``done``, ``begun`` (children), ``tried``, ``undone``, ``passed`` or ``stuck``."""
+        """By position: ``done``, ``begun`` (children), ``tried``, ``skipped``, ``undone``, ``passed`` or ``stuck``."""
         self.tried, self.polled = set[int](), set[int]()
         """The positions of steps that have begun, and not completed; of steps that were not ready."""
         self.by = dict[int, Part]()
         """By position: the step as it was deployed when it gave its result."""
         self.status = ""
         self._cause = ""
+        self._stopped = 0
 
     def foretell(self) -> str:
         """Say the status in which it comes to rest, and its acts until then."""
@@ -66,7 +67,7 @@ class Oracle:
             self._old = {part.name: part for part in self._with_new_undos}
         self._act("SagaRetried")
         if self.status == "DEAD_LETTERED":
-            self.status = self._forward(len([place for place, how in self.stands.items() if how == "done"]))
+            self.status = self._forward(self._stopped)
         else:
             again = [place for place, how in self.stands.items() if how == "stuck"]
             for place in sorted(again, reverse=True):
@@ -98,10 +99,20 @@ class Oracle:
         """Nor does it run before it can read what it takes."""
         changed, code = self._changed(place), self._code
         takes = "" if changed else code[self.steps[place].name].takes
-        if changed:
+        if changed or self._skips(place):
             return changed
         unreadable = self._unreadable and code is self._new and not self.steps[place].kind
         return "TypeChanged" if unreadable or (takes and not self._reads(takes)) else ""
+
+    def _skips(self, place: int) -> bool:
+        """Whether the condition of a step says no. Then nobody needs what its code takes."""
+        return self._code[self.steps[place].name].when == "no"
+
+    def _skip(self, place: int) -> str:
+        """Go on without a step. One that may have begun stays what it is."""
+        self._act("StepSkipped", place)
+        self.stands.setdefault(place, "skipped")
+        return ""
 
     def _place(self, name: str) -> int:
         return next((place for place, part in enumerate(self.steps) if part.name == name), -1)
@@ -110,7 +121,7 @@ class Oracle:
         """Whether the saga has the result of a step, and the deployed code can read it."""
         code = self._code
         if self._place(name) not in self.by:
-            return False
+            return bool(code[name].when)
         same = self.by[self._place(name)].stored == code[name].stored
         return same or (self._upcast and code is self._new)
 
@@ -135,11 +146,13 @@ class Oracle:
                     return self._turned("cancel")
                 if not self._released():
                     return self._dead(place, error)
-            end = getattr(self, f"_{was.kind or 'plain'}")(place)
+            skips = self._skips(place) and self.stands.get(place) != "begun"
+            end = self._skip(place) if skips else getattr(self, f"_{was.kind or 'plain'}")(place)
             if end:
                 return end
-            self.stands[place] = "done"
-            self.tried.discard(place)
+            if place in self.by:
+                self.stands[place] = "done"
+                self.tried.discard(place)
             place += 1
         # A signal that was accepted is taken first. Only if a process dies there, a cancel comes in between.
         return self._turned("cancel") if self._cancelled and self._cancelled_at < len(self.acts) else "COMPLETED"
@@ -151,6 +164,7 @@ class Oracle:
 
     def _dead(self, place: int, error: str) -> str:
         self._act("StepDeadLettered", place, error)
+        self._stopped = place
         return "DEAD_LETTERED"
 
     def _plain(self, place: int) -> str:
@@ -166,6 +180,8 @@ class Oracle:
                     return self._turned("cancel")
                 if not self._released():
                     return self._dead(place, error)
+            if self._skips(place):
+                return self._skip(place)
         if place == self.script.fails:
             self._try(place)
             self._act("StepFailed", place)
@@ -267,7 +283,8 @@ class Oracle:
         """Undo a step; return the code that looks for the next. An undo that a later release added and chose is not
         passed in silence once it is deployed no more. One that cannot read its step's result fails, and waits for no
         release."""
-        if place == self.script.loses and self._deployed_at == len(self.acts) and not self._returned:
+        called = place == self.script.loses and self._deployed_at == len(self.acts) and not self._returned
+        if called:
             gone = self._code.get(was.name)
             if not (gone and gone.undo) and was.undo:
                 self._released()
@@ -277,7 +294,7 @@ class Oracle:
         code = self._code
         now = code.get(was.name)
         lacks = place in self.tried
-        if fits and lacks and not self._wants(place, code):
+        if fits and lacks and not called and not self._wants(place, code):
             self._act("CompensationPostponed", place)
             self.stands[place] = "passed"
             return code

@@ -34,6 +34,7 @@ class Part(NamedTuple):
         gives: its result is the saga's.
         started: its undo is owed once it has begun.
         polls: it is not ready when it is called first.
+        when: what its condition says, ``yes`` or ``no``; empty without one.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Part(NamedTuple):
     gives: bool = False
     started: bool = False
     polls: bool = False
+    when: str = ""
 
     def __repr__(self) -> str:
         return brief(self)
@@ -178,9 +180,23 @@ def _method(code: Callable[[Context], Any], returns: Any, takes: dict[str, Any])
     return method
 
 
-def _members(part: Part, values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def yes() -> bool:
+    return True
+
+
+def no() -> bool:
+    return False
+
+
+CONDITIONS: dict[str, Callable[..., bool] | None] = {"": None, "yes": yes, "no": no}
+"""Conditions, by what they say."""
+
+
+def _members(part: Part, values: dict[str, Any], skippable: set[str]) -> Iterator[tuple[str, Any]]:
     name = part.name
+    condition = CONDITIONS[part.when]
     takes = {part.takes: values[part.takes]} if part.takes else {}
+    takes = {source: one | None if source in skippable else one for source, one in takes.items()}
 
     def code(ctx: Context) -> Any:
         if part.polls and ctx.attempt == 1:
@@ -201,16 +217,17 @@ def _members(part: Part, values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     made: Any
     when: Literal["started", "completed"] = "started" if part.started else "completed"
     if part.kind == "children":
-        made = children(*map(CHILDREN.__getitem__, part.of.split()), retired=part.retired)
+        made = children(*map(CHILDREN.__getitem__, part.of.split()), retired=part.retired, when=condition)
         made = made(_method(legs, list[str] if len(part.value) == 1 else tuple[str, str], takes))
     elif part.kind == "time":
-        made = sleep(timedelta(seconds=WAIT), retired=part.retired)
+        made = sleep(timedelta(seconds=WAIT), retired=part.retired, when=condition)
     elif part.kind == "signal":
-        made = wait_for(TYPES[part.result], timeout=timedelta(seconds=WAIT), retired=part.retired, undo_when=when)
+        length = timedelta(seconds=WAIT)
+        made = wait_for(TYPES[part.result], timeout=length, retired=part.retired, undo_when=when, when=condition)
         made = made(_method(asks, None, takes)) if part.undo else made
     else:
         takes |= {"request": values["request"]}
-        made = step(retired=part.retired, undo_when=when)(_method(code, values[name], takes))
+        made = step(retired=part.retired, undo_when=when, when=condition)(_method(code, values[name], takes))
     yield name, made
     if part.undo:
         own = values[name] | None if part.started else values[name]
@@ -227,7 +244,8 @@ def saga_class(release: Release, request: str = "text", *, upcast: bool = False)
         upcast: whether values of an older shape are converted.
     """
     values = {"request": TYPES[request]} | {part.name: _type_of(part) for part in release}
-    members = dict(member for part in release for member in _members(part, values))
+    skippable = {part.name for part in release if part.when}
+    members = dict(member for part in release for member in _members(part, values, skippable))
     keywords: dict[str, Any] = {"name": "pair", "result": next((part.name for part in release if part.gives), None)}
     if upcast:
         converted = {part.name: partial(_instead, part) for part in release if part.kind != "time"}
@@ -271,6 +289,7 @@ def of_two_steps() -> Iterator[tuple[Release, Release]]:
 
 
 NAMES = "abcdefgh"
+_CONDITIONS = ("", "", "", "", "yes", "no")
 
 
 def some_pair(chance: Random, *, values: bool = False) -> tuple[Release, Release]:
@@ -293,7 +312,7 @@ def some_pair(chance: Random, *, values: bool = False) -> tuple[Release, Release
 def _some_part(name: str, chance: Random, *, values: bool) -> Part:
     part = Part(name, *chance.choice(KINDS))
     part = part._replace(started=chance.random() < 0.3, polls=not part.kind and chance.random() < 0.3)
-    part = part._replace(own=part.undo and chance.random() < 0.3)
+    part = part._replace(own=part.undo and chance.random() < 0.3, when=chance.choice(_CONDITIONS))
     return _with_value(part, chance)._replace(own=chance.random() < 0.5) if values else part
 
 
@@ -349,7 +368,8 @@ def _edit(parts: list[Part], chance: Random, *, values: bool) -> None:
     elif edit == "undo":
         parts.insert(spot, part._replace(undo=not part.undo and part.kind in ("", "signal")))
     elif edit == "when":
-        parts.insert(spot, part._replace(started=not part.started, own=chance.random() < 0.5))
+        said = chance.choice([one for one in CONDITIONS if one != part.when])
+        parts.insert(spot, part._replace(started=not part.started, own=chance.random() < 0.5, when=said))
     elif edit == "retire":
         parts.insert(spot, part._replace(retired=True))
     elif edit == "type":

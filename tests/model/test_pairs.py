@@ -68,7 +68,8 @@ def _against_the_old(steps: Release, life: Life) -> str:
     undo that only the second release has."""
     _, status = alone(life.old, life.script.fails, life.script.signal)
     added = any(act.error and not steps[act.place].undo for act in life.acts if act.fact == "CompensationFailed")
-    if life.cancelled_at >= 0 or added or status == life.state.status:
+    before, now = ({part.name: part.when for part in release} for release in (life.old, life.new))
+    if life.cancelled_at >= 0 or added or status == life.state.status or before != now:
         return ""
     return f"{life.state.status}, not {status}"
 

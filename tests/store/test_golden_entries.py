@@ -22,6 +22,7 @@ FACTS: tuple[ev.Fact, ...] = (
     ev.StepFailed(2, 1, _BOOM, postponed=True),
     ev.StepFailed(2, 1, _BOOM, permanent=True, excused=True, timed_out=True),
     ev.StepLost(2, 1),
+    ev.StepSkipped(2, 0, "large() is false"),
     ev.StepDeadLettered(2, ev.DeadLetterCause.EXHAUSTED, DeadMessage(7, 3, "m-1")),
     ev.StepDeadLettered(2, ev.DeadLetterCause.CODE_MISSING, failure=_BOOM),
     ev.StepDeadLettered(2, ev.DeadLetterCause.EXHAUSTED),

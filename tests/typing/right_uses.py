@@ -56,6 +56,26 @@ class Trip(Saga[Request], name="trip"):
         return cls(rate=2.0)
 
 
+def far(request: Request) -> bool:
+    return len(request.city) > 5
+
+
+class LongTrip(Saga[Request], name="long-trip"):
+    @step(when=far)
+    def insure(self, request: Request) -> str:
+        return request.city
+
+    @step
+    def agreed(self) -> bool:
+        return True
+
+    consent = wait_for(bool, timeout=timedelta(days=1))
+    rest = sleep(timedelta(hours=1), when=consent)
+
+    @step(when=agreed)
+    def book(self, insure: str | None) -> None: ...
+
+
 class ShortTrip(Trip, name="short-trip"):
     @step
     def flight(self, request: Request, ctx: Context) -> str:

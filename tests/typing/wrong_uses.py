@@ -47,6 +47,10 @@ class Waiting(Saga[Request], timeout=30):  # pyright: ignore[reportArgumentType,
     async def around(self, ctx: Context) -> None: ...  # pyright: ignore[reportIncompatibleMethodOverride] -- a context manager
 
 
+def number_of(request: Request) -> int:
+    return len(request.city)
+
+
 class Child(Saga[Request], name="child"):
     @step
     def a(self) -> None: ...
@@ -88,6 +92,12 @@ class Trip(Saga[Request]):
 
     @step(undo_when="never")  # pyright: ignore[reportArgumentType] -- not a choice
     def wrong_choice(self) -> int: ...
+
+    @step(when=number_of)  # pyright: ignore[reportArgumentType] -- a condition returns a bool
+    def wrong_condition(self) -> int: ...
+
+    @step(when=True)  # pyright: ignore[reportArgumentType] -- a function or a step
+    def no_condition(self) -> int: ...
 
     @step(circuit_breaker=CircuitBreaker(when_open="explode"))  # pyright: ignore[reportArgumentType] -- not a choice
     def wrong_breaker(self) -> int: ...

@@ -28,7 +28,9 @@ def test_each_rule_is_cited_where_it_is_kept_and_no_other() -> None:
 
 
 def test_each_rule_is_switched_off_by_its_number() -> None:
-    text = "".join((ROOT / "tests/faults" / name).read_text() for name in ("rules.py", "pivot_rules.py"))
+    text = "".join(
+        (ROOT / "tests/faults" / name).read_text() for name in ("rules.py", "pivot_rules.py", "skipping_rules.py")
+    )
     cited = re.findall(r'@_rule\(\s*"([\d, ]+):', text)
     switched = {int(number) for numbers in cited for number in numbers.split(", ")}
     assert switched == {*_of_the_page()}

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from sagas.authoring.definition.definition import (
     DEFINITION,
     ChildrenDefinition,
+    Condition,
     Parameter,
     SagaDefinition,
     SagaOptions,
@@ -40,6 +41,7 @@ from sagas.authoring.signatures import (
     NameScope,
     Signature,
     as_method,
+    bare,
     can_hold,
     can_hold_context,
     is_optional,
@@ -47,7 +49,7 @@ from sagas.authoring.signatures import (
     read_signature,
     resolve,
 )
-from sagas.authoring.steps import DEFAULT_TIMEOUT, Step, WaitOptions
+from sagas.authoring.steps import DEFAULT_TIMEOUT, Step, Undoable, WaitOptions
 from sagas.errors import DefinitionError, NotYet, PermanentError, WrongResult
 
 if TYPE_CHECKING:
@@ -139,6 +141,7 @@ class _Builder(Struct):
             retired=options.retired,
             pivot=options.pivot,
             in_doubt_on=self._in_doubt_on(options.in_doubt_on, where),
+            when=self._condition(step, where),
         )
         self._check_pivot(definition, where)
         if options.wait is not None:
@@ -189,6 +192,47 @@ class _Builder(Struct):
         types = tuple(cast("Iterable[type[BaseException]]", own))
         _check_doubt(types, where)
         return (*self.options.in_doubt_on, *types)
+
+    def _condition(self, step: AnyStep, where: str) -> Condition | None:
+        """The condition of a step: a function, or an earlier step whose result is a bool."""
+        when: object = step.options.when
+        if when is None:
+            return None
+        if step.options.pivot:
+            raise DefinitionError(f"{where}: a pivot cannot be skipped: the steps behind it have no undo")
+        if isinstance(when, Undoable):
+            return self._result_as_condition(step, when, where)
+        if not inspect.isfunction(when):
+            raise DefinitionError(f"{where}: when must be a plain function, or an earlier step, not {when!r}")
+        if inspect.iscoroutinefunction(when):
+            raise DefinitionError(f"{where}: when must be a plain function, not a coroutine")
+        if when.__name__ == "<lambda>":
+            example = "write a function, as in def large(request: Order) -> bool: return request.euros > 500"
+            raise DefinitionError(f"{where}: when is a lambda, which cannot have type annotations; {example}")
+        method = as_method(when, f"{where}: when")
+        for name in ("self", "ctx"):
+            if name in inspect.signature(when).parameters:
+                only = "a condition depends on the request and earlier results only"
+                raise DefinitionError(f'{where}: when: parameter "{name}": {only}')
+        signature = read_signature(method, self.scope, self.bound, f"{where}: when")
+        if bare(signature.returns) is not bool:
+            returned = f", not {type_name(signature.returns)}" if signature.says_return else ""
+            raise DefinitionError(f'{where}: when must be annotated "-> bool"{returned}')
+        parameters = self._parameters(signature, f"{where}: when", retired=step.options.retired)
+        return Condition(f"{when.__name__}()", when, parameters)
+
+    def _result_as_condition(self, step: AnyStep, when: Undoable, where: str) -> Condition:
+        """The condition that an earlier step's result is true."""
+        methods = self.members.methods
+        producer = next((earlier for earlier in self.steps if methods[earlier.name] == when.name), None)
+        if producer is None:
+            raise DefinitionError(f'{where}: when: "{when.name}" is not an earlier step')
+        type_ = producer.result_type if producer.when is None else producer.result_type | None
+        if bare(type_) is not bool:
+            raise DefinitionError(f'{where}: when: step "{producer.name}" returns {type_name(type_)}, not bool')
+        signature = Signature({producer.result: bool}, bool)
+        parameters = self._parameters(signature, f"{where}: when", retired=step.options.retired)
+        return Condition(producer.name, _the_result, parameters)
 
     def _pivot_before(self, step: AnyStep) -> str:
         """The name of the pivot that new sagas run before a step; empty if there is none."""
@@ -309,8 +353,12 @@ class _Builder(Struct):
             returned = type_name(signature.returns) if signature.says_return else "nothing"
             raise DefinitionError(f"{where}: it is annotated to return {returned}; expected {type_name(requests)}")
         absent = wait.tolerate > 0 or wait.on_timeout is Exhausted.CONTINUE
-        results = [saga.result_step.result_type for saga in sagas]
-        results = [result if not absent or is_optional(result) else result | None for result in results]
+        results = [
+            last.result_type | None
+            if (absent or last.when is not None) and not is_optional(last.result_type)
+            else last.result_type
+            for last in (saga.result_step for saga in sagas)
+        ]
         of_children = ChildrenDefinition(
             tuple(sagas), requests, several, wait.concurrency, wait.tolerate, wait.in_reverse
         )
@@ -346,6 +394,9 @@ class _Builder(Struct):
                     f'{place} is the result of the retired step "{producer.name}", which new sagas skip'
                 )
             _check_holds(type_, producer.result_type, f'the result of step "{producer.name}"', place)
+            skippable = producer.when is not None and producer is not undone  # a skipped step is not undone
+            if skippable and not is_optional(type_):
+                raise DefinitionError(f'{place} must be annotated "... | None": step "{producer.name}" can be skipped')
             polls = self.members.steps[producer.name].options.within is not None
             if producer is undone and (polls or producer.undo_when == "started") and not is_optional(type_):
                 option = 'undo_when="started"' if producer.undo_when == "started" else "within="
@@ -354,7 +405,9 @@ class _Builder(Struct):
                 )
             optional = names_none(type_) or (producer is undone and is_optional(type_))
             continues = Exhausted.CONTINUE in (producer.on_exhausted, producer.on_timeout)
-            optional = optional or (continues and producer.children is None)  # children always have a result
+            optional = (
+                optional or skippable or (continues and producer.children is None)
+            )  # children always have a result
             parameters.append(Parameter(name, StepSource.RESULT, type_, producer.name, optional))
         return tuple(parameters)
 
@@ -386,6 +439,11 @@ def _check_doubt(types: Iterable[type[BaseException]], where: str) -> None:
     for type_ in types:
         if issubclass(type_, PermanentError | NotYet) and not issubclass(type_, WrongResult):
             raise DefinitionError(f"{where}: in_doubt_on cannot have {type_.__name__}: it says what happened")
+
+
+def _the_result(**result: bool) -> bool:
+    """Is the condition that the result of an earlier step, the only argument, is true."""
+    return next(iter(result.values()))
 
 
 def _no_code(instance: object) -> None:

@@ -103,15 +103,29 @@ class ChildrenDefinition(Struct, frozen=True):
         ]
 
 
+class Condition(Struct, frozen=True):
+    """Whether a step runs: its ``when=`` (rule 21).
+
+    Args:
+        name: the condition in texts: ``large()``, or the name of the step whose result it is.
+        function: called with the parameters, by name; returns a bool.
+        parameters: the request and earlier results that it takes.
+    """
+
+    name: str
+    function: Callable[..., bool]
+    parameters: tuple[Parameter, ...]
+
+
 class StepDefinition(Struct, frozen=True):
     """One step: its code, its inputs by name, and its policies. ``timeout`` in seconds.
 
     For a wait, ``waits_for`` is its kind, ``wait`` its length in seconds, and ``signal_type`` the type of the signal.
-    ``asks`` says whether the wait has code, which is in ``function``. ``children`` are the sagas that a step starts.
-    For these steps, ``on_timeout`` is the policy for failed children. Another step can raise ``NotYet`` for ``within``
-    seconds; after that, ``on_timeout`` is its policy. Nothing is undone after the ``pivot``. ``in_doubt_on`` are the
-    exception types that leave its outcome in doubt, in addition to those of the usual clients; with ``None``, no
-    exception does.
+    ``asks`` says whether the wait has code of its own, which is in ``function``. If ``when`` is false, the step is
+    skipped. ``children`` are the sagas that a step starts. For these steps, ``on_timeout`` is the policy for failed
+    children. Another step can raise ``NotYet`` for ``within`` seconds; after that, ``on_timeout`` is its policy.
+    Nothing is undone after the ``pivot``. ``in_doubt_on`` are the exception types that leave its outcome in doubt, in
+    addition to those of the usual clients; with ``None``, no exception does.
     """
 
     name: str
@@ -136,11 +150,23 @@ class StepDefinition(Struct, frozen=True):
     children: ChildrenDefinition | None = None
     pivot: bool = False
     in_doubt_on: tuple[type[BaseException], ...] | None = ()
+    when: Condition | None = None
+
+    @property
+    def inputs(self) -> tuple[Parameter, ...]:
+        """What the step takes: the parameters of its code, and of the condition on which it runs."""
+        return self.parameters if self.when is None else (*self.parameters, *self.when.parameters)
+
+    @property
+    def has_attempts(self) -> bool:
+        """Whether the step begins with an attempt: it has code of its own, or a condition. Other waits begin on their
+        own."""
+        return self.asks or self.when is not None
 
     @property
     def has_lane(self) -> bool:
         """Whether the step has code, and so needs a queue and a function."""
-        return self.asks or self.undo is not None
+        return self.has_attempts or self.undo is not None
 
     @property
     def returned_type(self) -> Any:

@@ -81,6 +81,8 @@ class _Lines:
             parts = [step["status"], f"attempt {number}" if number > 1 else ""]
             if step["error"] and step["status"] not in ("COMPENSATED", "RUNNING"):
                 parts.append(f"{step['error']['type']}: {plain(step['error']['message'])}")
+            if step["status"] == "SKIPPED":
+                parts.append(step["message"] or "")
             if step["next_attempt_at"]:
                 parts.append(f"again at {clock_time(step['next_attempt_at'])}")
             self._say(f"step {step['name']}", ", ".join(part for part in parts if part), saga["updated_at"])

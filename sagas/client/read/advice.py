@@ -249,6 +249,13 @@ def _failed_attempt(step: StepView, *, undo: bool) -> int:
     return max(number - runs, 0)
 
 
+def why(step: StepView) -> str:
+    """Return in a few words why a step failed or was skipped; empty for other steps."""
+    if step["status"] == "SKIPPED":
+        return f"skipped: {step['message']}" if step["message"] else ""
+    return step["error"]["type"] if step["error"] and step["status"] != "RUNNING" else ""
+
+
 def _error(error: ErrorView) -> str:
     return f"{error['type']}: {error['message']}" if error["message"] else error["type"]
 

@@ -68,7 +68,7 @@ def graph(steps: Sequence[Mapping[str, Any]], undos: Mapping[str, str | None], m
         undo = undos.get(step["name"]) or ("undo" if step["undo_attempts"] else None)
         if undo is None:
             continue
-        word = _UNDOS.get(status, "NOT NEEDED" if status == "PENDING" else "NOT RUN")
+        word = _UNDOS.get(status, "NOT NEEDED" if status in ("PENDING", "SKIPPED") else "NOT RUN")
         times = f" x{step['undo_attempts']}" if step["undo_attempts"] > 1 else ""
         box = Box(x, lower, _cut(undo), f"UNDO_{word.replace(' ', '_')}", word.lower() + times, True)
         arrows.append(Arrow(x + WIDTH // 2, _EDGE + HEIGHT, x + WIDTH // 2, lower, "down"))

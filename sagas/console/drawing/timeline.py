@@ -23,6 +23,7 @@ _SIZES = (
 """Round numbers of seconds between two ticks."""
 _KINDS = {
     "StepCompleted": "done",
+    "StepSkipped": "skipped",
     "StepFailed": "failed",
     "StepLost": "lost",
     "StepCompensated": "undo",
@@ -32,6 +33,7 @@ _KINDS = {
 _WAIT_ENDS = {"SignalReceived": "wait", "WaitEnded": "wait", "WaitTimedOut": "wait"}
 WORDS = {
     "done": "done",
+    "skipped": "skipped: its condition was false",
     "failed": "failed",
     "lost": "lost: the worker died, and its lease expired",
     "wait": "waited",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,18 +15,28 @@ from msgspec.structs import replace
 
 from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.context import StepLogger
+from sagas.authoring.definition.definition import Condition, Parameter
 from sagas.authoring.policies import MOST_CHILDREN
 from sagas.core import events as ev
 from sagas.core.commands import Send
 from sagas.core.rules import misfit, next_look, settles, undo_still_owed
 from sagas.core.states import DeadMessage, Lease, Progress, SagaState, StepState
 from sagas.core.text import iso
-from sagas.engine.attempt.call import CallsCode, changed_children, inputs_needed, moment, secrets_in
+from sagas.engine.attempt.call import (
+    CallsCode,
+    changed_children,
+    check_results,
+    inputs_needed,
+    moment,
+    secrets_in,
+    why_skipped,
+)
 from sagas.engine.attempt.context import StepContext
-from sagas.engine.attempt.course import COMMIT_RESERVE, RECORDING, Course, Value, correlated
+from sagas.engine.attempt.course import COMMIT_RESERVE, RECORDING, Course, Value, correlated, payloads_of
 from sagas.engine.attempt.failures import (
     NotCalled,
     NotRead,
+    Skipped,
     is_gone,
     leading,
     not_called,
@@ -45,7 +55,7 @@ from sagas.messaging.message import Message, PendingCommit
 from sagas.spellings import Secrets
 from sagas.store.connection import Changed
 from sagas.store.control.control import ControlItems
-from sagas.store.journal.entries import WORKER, details_of, hiding
+from sagas.store.journal.entries import WORKER, Entry, details_of, hiding
 from sagas.store.journal.journal import Journal
 from sagas.threads import OVERTIME
 
@@ -154,6 +164,7 @@ class Attempt:
         self._message = message
         self._invocation = invocation
         self._code = saga_type.step(message.step).code(undo=message.undo)
+        self._when: Condition | None = None
         self._context: StepContext | None = None
         self._course = course
         self._next: Lease | None = None
@@ -164,6 +175,8 @@ class Attempt:
         self._began = False
         self._silence: Callable[[], object] = lambda: None
         self._until = 0.0
+        self._asked: dict[int, str] = {}
+        self._known: dict[int, Value] = {}
         self.shut: Gate | None = None
 
     def run(self) -> Committed | None:
@@ -240,6 +253,35 @@ class Attempt:
         self._next = self._lease(timeout)
         return self._next
 
+    def _why_skipped(self, held: SagaState, after: SagaState, entry: Entry) -> str:
+        """Return why the next step of the saga, which ``entry`` has made ``after``, is skipped; empty if it runs, or if
+        its own attempt has to ask.
+
+        Each call returns the same answer for a step, because an earlier commit may have used it although the response
+        was lost.
+        """
+        if entry.payload is not None:
+            self._known[entry.seq] = Value(entry.payload, entry.hidden)
+        if after.cursor not in self._asked:
+            try:
+                self._asked[after.cursor] = self._ask(held, after)
+            except Exception as error:  # noqa: BLE001 -- the step's own attempt reports what its condition raises
+                self._asked[after.cursor] = ""
+                fields = {"saga_id": after.saga_id, "error": type(error).__name__}
+                self._services.logger.info("the condition of the next step is asked later", extra=fields)
+        return self._asked[after.cursor]
+
+    def _ask(self, held: SagaState, after: SagaState) -> str:
+        step = after.steps[after.cursor]
+        when = self._type.condition(step)
+        now = self._services.clock.now()
+        if when is None or now >= self._patience(held) or misfit(self._type.plan(after.steps), after, now):
+            return ""
+        check_results(when.parameters, after)
+        values = self._read(held, inputs_needed(when.parameters, after), now)
+        definition = self._type.definition
+        return why_skipped(definition, when, payloads_of(values), changed_children(definition, after))
+
     def _delay_until_after(self, lease_end: float) -> None:
         """Make the message return soon after the lease expires, instead of at the queue's visibility timeout."""
         try:
@@ -270,9 +312,10 @@ class Attempt:
         index = message.index
         if message.undo and not undo_still_owed(self._type.plan(held.steps), index, held.steps[index]):
             raise NotCalled(ev.NOT_OWED, "the step did not complete, so its undo is not called")
-        values = self._values = self._inputs(held)
-        if held.unread is not None and held.unread.listed:
-            self._unlist(held)
+        changed = changed_children(definition, held)
+        payloads = self._inputs(held, changed)
+        if not message.undo and not code.asks:  # a wait without code of its own
+            return None
         context = self._context = StepContext(
             saga_id=message.saga_id,
             saga=message.saga,
@@ -313,8 +356,6 @@ class Attempt:
             needed_until,
             services.logger,
         )
-        payloads = {name: value.payload for name, value in values.items()}
-        changed = changed_children(definition, held)
         with progress, beat:
             began = partial(self._code_begins, held)
             try:
@@ -325,16 +366,42 @@ class Attempt:
             self._until = moment(payload, clock.now())
         return payload
 
-    def _inputs(self, held: SagaState) -> dict[str, Value]:
-        """Return the code's inputs by parameter. Payloads in the message that match the saga's digest are used. All
-        others come from the journal, with retries while the lease lasts."""
-        needed = inputs_needed(self._code.parameters, held)
+    def _check_condition(self, payloads: Mapping[str, str | None], changed: Collection[str]) -> None:
+        """Raise ``Skipped`` if the condition of the step is false. Each attempt asks it, whoever asked before."""
+        reason = "" if self._when is None else why_skipped(self._type.definition, self._when, payloads, changed)
+        if reason:
+            raise Skipped(reason)
+
+    def _inputs(self, held: SagaState, changed: Collection[str]) -> dict[str, str | None]:
+        """Return the inputs of the code as JSON texts, by parameter. What only the code takes matters only if the step
+        runs."""
+        self._when = None if self._message.undo else self._type.condition(held.steps[self._message.index])
+        check_results(self._code.parameters if self._when is None else self._when.parameters, held)
+        self._values = self._read(held, inputs_needed(self._parameters, held), self._patience(held))
+        if held.unread is not None and held.unread.listed:
+            self._unlist(held)
+        payloads = payloads_of(self._values)
+        self._check_condition(payloads, changed)
+        check_results(self._code.parameters, held)
+        return payloads
+
+    @property
+    def _parameters(self) -> tuple[Parameter, ...]:
+        """The parameters of the code, and of the condition on which it runs."""
+        return self._code.parameters if self._when is None else (*self._code.parameters, *self._when.parameters)
+
+    def _patience(self, held: SagaState) -> float:
+        """Return the epoch seconds until which inputs may be read: while the lease lasts."""
+        return min(self._invocation.deadline - COMMIT_RESERVE, held.lease.expires_at if held.lease else 0.0)
+
+    def _read(self, held: SagaState, needed: Mapping[str, int], until: float) -> dict[str, Value]:
+        """Return inputs by parameter. Payloads in the message that match the saga's digest are used. All others come
+        from the journal, with retries ``until`` a time (epoch seconds). ``needed``: the numbers of their entries."""
         cached = self._course.cached(self._message.inputs, held.digest)
-        missing = [seq for seq in needed.values() if seq not in cached]
+        missing = [seq for seq in needed.values() if seq not in cached and seq not in self._known]
         if missing:
             journal = self._services.journal
             saga_id = self._message.saga_id
-            until = min(self._invocation.deadline - COMMIT_RESERVE, held.lease.expires_at if held.lease else 0.0)
             try:
                 read = self._patiently(until, lambda: journal.entries(saga_id, missing))
             except (Changed, Unavailable) as error:
@@ -343,8 +410,10 @@ class Attempt:
                 # The saga waits for an operator, as if the type of an input had changed.
                 names = " or ".join(name for name, seq in needed.items() if seq in missing)
                 raise TypeChanged(f"the stored value of {names} {ev.GONE}") from error
-            cached |= {seq: Value(read[seq].payload, read[seq].hidden) for seq in missing}
-        return {name: cached[seq] for name, seq in needed.items()}
+            values = {seq: Value(read[seq].payload, read[seq].hidden) for seq in missing}
+            cached |= values
+            self._known |= values
+        return {name: self._known[seq] if seq in self._known else cached[seq] for name, seq in needed.items()}
 
     def _callback(self) -> Callable[[], str]:
         """Return the function that makes the URL of a public wait. The key that signs it is an input of the wait, so it
@@ -437,8 +506,17 @@ class Attempt:
         hidden = hiding(self._type.definition.redaction.hidden.get(step.name, ()))
         return self._commit(held, ev.StepCompleted(index, step.attempts.made), payload, hidden)
 
+    def _skip(self, held: SagaState, reason: str) -> Committed:
+        """Journal and commit that the step is skipped, because its condition is false (rule 21)."""
+        step = held.steps[self._message.index]
+        fields = {"saga_id": held.saga_id, "step": step.name, "reason": reason}
+        self._services.logger.info(f"step {step.name} was skipped: {reason}", extra=fields)
+        return self._commit(held, ev.StepSkipped(self._message.index, step.attempts.made, reason), None, {})
+
     def fail(self, held: SagaState, error: Exception) -> Committed:
-        """Journal and commit the failure."""
+        """Journal and commit the failure, or that the step is skipped."""
+        if isinstance(error, Skipped):
+            return self._skip(held, str(error))
         step = held.steps[self._message.index]
         index = self._message.index
         retry = self._code.retry
@@ -497,7 +575,7 @@ class Attempt:
         """Return a text of the code, cut to ``longest`` characters, without the hidden values that the code could
         see."""
         if self._secrets is None:
-            known = secrets_in(self._type.definition, self._code.parameters, self._values)
+            known = secrets_in(self._type.definition, self._parameters, self._values)
             self._secrets = Secrets((*known, *self._answered))
         return self._secrets.without(text, longest)
 
@@ -536,6 +614,7 @@ class Attempt:
             message=None if chained else dying,
             next_lease=self._next_lease,
             chained=chained,
+            why_skipped=partial(self._why_skipped, held),
         )
         plan = self._type.plan(held.steps)
         try:

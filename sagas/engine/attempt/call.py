@@ -14,7 +14,14 @@ from types import AsyncGeneratorType, GeneratorType
 from typing import Any, Literal, Self, cast
 
 from sagas.authoring.codec import decode, encode
-from sagas.authoring.definition.definition import Parameter, SagaDefinition, StepDefinition, StepSource, UndoDefinition
+from sagas.authoring.definition.definition import (
+    Condition,
+    Parameter,
+    SagaDefinition,
+    StepDefinition,
+    StepSource,
+    UndoDefinition,
+)
 from sagas.authoring.policies import LONGEST_WAIT
 from sagas.authoring.redaction import REQUEST
 from sagas.authoring.shapes.compiler import type_name
@@ -24,6 +31,7 @@ from sagas.engine.attempt.context import StepContext
 from sagas.engine.attempt.course import Value
 from sagas.errors import (
     InvalidRequest,
+    NotYet,
     PermanentError,
     SagaError,
     TimedOut,
@@ -54,21 +62,27 @@ class StepExited(SagaError):
 
 
 def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[str, int]:
-    """Return the number of the journal entry for each parameter with a payload; 0 if there is no entry. Code that takes
-    a result which the saga does not have does not fit it, and another release may."""
+    """Return the number of the journal entry for each parameter with a payload; 0 if there is no entry."""
     results = {step.name: step.result_seq for step in state.steps}
     needed: dict[str, int] = {}
     for parameter in parameters:
         if parameter.source is StepSource.REQUEST:
             needed[parameter.name] = REQUEST_SEQ
         elif parameter.source is StepSource.RESULT:
-            seq = results.get(parameter.step or "")
-            if seq is None and not parameter.optional:
-                raise TypeChanged(f"this saga was started without the step {parameter.step!r}")
-            if not seq and not parameter.optional:
-                raise TypeChanged(f"in this saga the step {parameter.step!r} has no result yet")
-            needed[parameter.name] = seq or 0
+            needed[parameter.name] = results.get(parameter.step or "", 0)
     return needed
+
+
+def check_results(parameters: tuple[Parameter, ...], state: SagaState) -> None:
+    """Raise TypeChanged for code that takes a result which the saga does not have. The code does not fit it, and
+    another release may."""
+    results = {step.name: step.result_seq for step in state.steps}
+    for parameter in parameters:
+        if parameter.source is StepSource.RESULT and not parameter.optional:
+            if parameter.step not in results:
+                raise TypeChanged(f"this saga was started without the step {parameter.step!r}")
+            if not results[parameter.step]:
+                raise TypeChanged(f"in this saga the step {parameter.step!r} has no result yet")
 
 
 def secrets_in(definition: SagaDefinition, parameters: tuple[Parameter, ...], values: Mapping[str, Value]) -> list[str]:
@@ -124,16 +138,7 @@ def call_code(
     ``None`` for an undo. ``await_result`` awaits what ``async`` code returned. ``changed``: steps whose results cannot
     be used, even if they match their types."""
     code = step.code(undo=undo)
-    arguments: dict[str, Any] = {}
-    for parameter in code.parameters:
-        if parameter.source is StepSource.CONTEXT:
-            arguments[parameter.name] = context
-            continue
-        # Read a payload as its producer's type: the consumer may declare only a part of it.
-        text = payloads[parameter.name]
-        source = parameter.step or REQUEST
-        misfit = _CHILDREN_CHANGED if parameter.step in changed else ""
-        arguments[parameter.name] = None if text is None else definition.stored(source, json.loads(text), misfit)
+    arguments = _arguments(definition, code.parameters, payloads, context, changed)
     result = copy_context().run(_result, await_result, definition, code, arguments, context, began)
     if isinstance(code, UndoDefinition):
         if kind := _not_run(result):
@@ -143,6 +148,51 @@ def call_code(
             raise WrongResult(f"compensation {code.name!r} returned {type(result).__name__}, but declares None")
         return None
     return _written(step, result)
+
+
+def why_skipped(
+    definition: SagaDefinition, condition: Condition, payloads: Mapping[str, str | None], changed: Collection[str]
+) -> str:
+    """Return why a step with this condition is skipped; empty if it runs. The condition is called with context
+    variables of its own. ``changed``: as for :func:`call_code`."""
+    arguments = _arguments(definition, condition.parameters, payloads, None, changed)
+    try:
+        answer = cast("object", copy_context().run(condition.function, **arguments))
+    except Exception as error:
+        for leaf in leaves(error):
+            if isinstance(leaf, NotYet | TypeChanged):  # what these say of a step, no condition can say
+                expected = "it must return True or False"
+                raise WrongResult(f"when: {condition.name} raised {type(leaf).__name__}; {expected}") from error
+        raise
+    except BaseException as error:
+        ends: tuple[type[BaseException], ...] = (SystemExit, GeneratorExit, *_of_asyncio("CancelledError"))
+        if isinstance(error, ends):
+            raise StepExited(f"when: {condition.name} raised {type(error).__name__}") from error
+        raise
+    if not isinstance(answer, bool):
+        raise WrongResult(f"when: {condition.name} returned {type(answer).__name__}, not bool")
+    return "" if answer else f"{condition.name} is false"
+
+
+def _arguments(
+    definition: SagaDefinition,
+    parameters: tuple[Parameter, ...],
+    payloads: Mapping[str, str | None],
+    context: StepContext | None,
+    changed: Collection[str],
+) -> dict[str, Any]:
+    """Return the arguments of code. A payload is read as its producer's type: the consumer may declare only a part of
+    it."""
+    arguments: dict[str, Any] = {}
+    for parameter in parameters:
+        if parameter.source is StepSource.CONTEXT:
+            arguments[parameter.name] = context
+            continue
+        text = payloads[parameter.name]
+        source = parameter.step or REQUEST
+        misfit = _CHILDREN_CHANGED if parameter.step in changed else ""
+        arguments[parameter.name] = None if text is None else definition.stored(source, json.loads(text), misfit)
+    return arguments
 
 
 def _result(

@@ -11,7 +11,7 @@ a queue, but not to the table, cannot forge a result.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from msgspec import Struct, field
@@ -41,6 +41,11 @@ class Value(NamedTuple):
 
     payload: str | None
     hidden: tuple[Place, ...] = ()
+
+
+def payloads_of(values: Mapping[str, Value]) -> dict[str, str | None]:
+    """Return the JSON texts of values."""
+    return {name: value.payload for name, value in values.items()}
 
 
 def proven_inputs(inputs: tuple[CarriedInput, ...], digest: str) -> dict[int, Value]:

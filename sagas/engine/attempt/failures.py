@@ -220,6 +220,10 @@ class NotCalled(SagaError):
         self.because = because
 
 
+class Skipped(SagaError):
+    """The condition of the step is false, so its code is not called. Its text is the reason."""
+
+
 def not_called(held: SagaState, index: int, error: NotCalled, now: float) -> ev.Postponed:
     """Return the fact to record when a step or its undo is not called, and need not wait. ``now``: epoch seconds."""
     step = held.steps[index]

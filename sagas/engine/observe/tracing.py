@@ -17,6 +17,7 @@ from sagas.core import events as ev
 from sagas.core.states import SagaState
 from sagas.engine.attempt.attempt import AttemptServices, Invocation
 from sagas.engine.attempt.course import Course
+from sagas.engine.attempt.failures import Skipped
 from sagas.engine.attempt.idempotency import IdempotentAttempt
 from sagas.engine.committer import Committed
 from sagas.engine.ports import MessageSender
@@ -188,8 +189,13 @@ class TracedAttempt(IdempotentAttempt):
         step = held.steps[self._message.index]
         attributes = about(message) | {"sagas.attempt": step.undo_attempts.made if message.undo else step.attempts.made}
         what = "undo" if message.undo else "step"
-        with self._tracer.span(f"{what} {message.saga}.{message.step}", attributes):
-            return super().execute(held)
+        with self._tracer.span(f"{what} {message.saga}.{message.step}", attributes) as span:
+            try:
+                return super().execute(held)
+            except Skipped as error:  # nothing has failed
+                skipped = error
+                span.set({"sagas.skipped": True})
+        raise skipped
 
     def _code_begins(self, held: SagaState) -> None:
         if self._context is not None:

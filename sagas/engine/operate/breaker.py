@@ -25,6 +25,7 @@ from sagas.core.events import (
     StepFailed,
     StepLost,
     StepPostponed,
+    StepSkipped,
 )
 from sagas.core.gates import (
     PROBE_POLL,
@@ -235,6 +236,10 @@ class Breakers:
         """Count an attempt's outcome as a success or a failure of the dependency, or as neither."""
         error: CountedError | None = None
         match fact:
+            case StepSkipped(attempt=0):  # no attempt has asked the breaker
+                return
+            case StepSkipped():
+                outcome = AttemptOutcome.NONE
             case StepPostponed() if fact.because:  # the code was not called
                 outcome = AttemptOutcome.NONE
             case StepCompleted() | StepPostponed():  # the dependency answered, even if only "not yet"

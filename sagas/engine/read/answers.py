@@ -120,9 +120,10 @@ class StepView(TypedDict):
 
     ``next_attempt_at`` is present while the step waits between two attempts. ``waiting_for`` says what a step waits
     for, and ``waits_until`` is the latest end of the wait. If ``waiting_for`` is ``retry``, the step has postponed
-    itself, and ``message`` says why. ``took`` is the number of seconds that the step's last attempt ran, without
-    earlier waits and without its undo. ``children`` is present if the step has children, and ``pivot`` if it is the
-    saga's pivot. ``trace_id`` is the X-Ray trace of the attempt with the ``error``.
+    itself, and ``message`` says why. ``message`` also says why a step was SKIPPED. ``took`` is the number of seconds
+    that the step's last attempt ran, without earlier waits and without its undo. ``children`` is present if the step
+    has children, and ``pivot`` if it is the saga's pivot. ``trace_id`` is the X-Ray trace of the attempt with the
+    ``error``.
     """
 
     name: str

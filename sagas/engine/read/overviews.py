@@ -65,9 +65,9 @@ class InFlightGroup(TypedDict):
     """Sagas in flight that have the same ``blueprint`` and position.
 
     ``steps`` has one letter per step, for its status: P (PENDING), R (RUNNING), T (RETRYING), W (WAITING), C
-    (COMPLETED), F (FAILED), U (COMPENSATING), B (COMPENSATED) and X (COMPENSATION_FAILED). ``cursor`` is the number of
-    the current step, from 0. ``oldest`` is the start of the oldest saga, and ``examples`` are up to three ids of the
-    oldest.
+    (COMPLETED), S (SKIPPED), F (FAILED), U (COMPENSATING), B (COMPENSATED) and X (COMPENSATION_FAILED). ``cursor`` is
+    the number of the current step, from 0. ``oldest`` is the start of the oldest saga, and ``examples`` are up to three
+    ids of the oldest.
     """
 
     blueprint: str

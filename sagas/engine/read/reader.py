@@ -15,7 +15,7 @@ from sagas.core.events import AttentionCode
 from sagas.core.gates import Pause, Scope
 from sagas.core.ids import child_id, children_ids, id_for_key
 from sagas.core.rules import awaits_release, forward, needs_attention, unread_of
-from sagas.core.states import ENDED, SagaState, SagaStatus
+from sagas.core.states import ENDED, SagaState, SagaStatus, StepStatus
 from sagas.core.text import epoch, iso
 from sagas.engine.clock import claimed_at
 from sagas.engine.operate.breaker import Breakers
@@ -198,7 +198,7 @@ class Reader(Struct, frozen=True):
     def _with_children(self, view: SagaView, state: SagaState) -> SagaView:
         """Add the number of children, and the failed children, to each step that waits for children."""
         for step_view, step in zip(view["steps"], state.steps, strict=True):
-            if step.waits_for != "children":
+            if step.waits_for != "children" or step.status is StepStatus.SKIPPED:
                 continue
             href = f"/sagas?parent={state.saga_id}"
             children: ChildrenView = {

@@ -24,6 +24,7 @@ PURGED = "SagaPurged"
 _ENDS = {name: kind.leaves for name, kind in FACTS.items() if kind.leaves is not None}
 _GIVEN_UP = ("CompensationStarted", "SagaFailed", "StepDeadLettered")
 _SETTLING = ("SagaResolved", "SagaRetried", "CompensationStarted")
+_FORWARD = (SagaStatus.RUNNING, SagaStatus.WAITING)
 _BACKWARD = (StepStatus.COMPENSATED, StepStatus.COMPENSATION_FAILED)
 
 
@@ -133,9 +134,14 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         error = entry.details.get("error", {}).get("type", "")
         if error and _ENDS.get(entry.action) not in _BACKWARD and not again and not _keeps_forward(entry):
             state = structs.replace(state, error_seq=entry.seq)
-        elif entry.action in RESULTS:
+        elif _settles_error(entry):
             state = structs.replace(state, error_seq=0)
     return structs.replace(state, steps=tuple(by_name.values()))
+
+
+def _settles_error(entry: Entry) -> bool:
+    """Whether an earlier error is of no account any more: a step has a result, or is retried."""
+    return entry.action in RESULTS or (entry.action == "SagaRetried" and entry.status in _FORWARD)
 
 
 def _keeps_forward(entry: Entry) -> bool:
@@ -182,6 +188,8 @@ def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
         status = StepStatus.FAILED
     if error.get("type") == TypeChanged.__name__ or not_called(entry):
         attempt -= 1  # no code was called, so the attempt does not count
+    if entry.action == "StepSkipped" and attempt > 0:
+        status = StepStatus.FAILED  # an earlier attempt has begun
     if entry.details.get("because") == NOT_OWED:
         return structs.replace(step, status=StepStatus.FAILED)  # its undo is not owed
     if status in _BACKWARD:
@@ -202,7 +210,8 @@ def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
 
 def not_called(entry: Entry) -> bool:
     """Whether an entry says that a step or an undo was claimed, and its code was not called."""
-    return bool(entry.details.get("because") or entry.details.get("settling"))
+    skipped = entry.action == "StepSkipped"
+    return skipped or bool(entry.details.get("because") or entry.details.get("settling"))
 
 
 def _at_least(attempts: Attempts, made: int) -> Attempts:

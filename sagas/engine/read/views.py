@@ -278,6 +278,13 @@ def _ended_at(step: StepState, past: Sequence[Entry]) -> str | None:
     return iso(past[-1].at) if past and step.status not in _ON_ITS_WAY else None
 
 
+def _message(state: SagaState, step: StepState, own: Sequence[Entry], *, waits: bool) -> str | None:
+    """Return what a step that polls waits for, or why a step was skipped."""
+    if step.status is StepStatus.SKIPPED:  # a purge deletes the reason
+        return next((entry.details.get("reason") for entry in own if entry.action == "StepSkipped"), None)
+    return state.polling.message if waits and state.polling else None
+
+
 def _took(past: Sequence[Entry]) -> float | None:
     """Return the number of seconds that a step's last attempt ran, not counting attempts of its undo."""
     own = (entry for entry in reversed(past) if entry.action in ("StepFailed", "StepLost", *RESULTS))
@@ -314,7 +321,7 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
         "next_attempt_at": _when(state.not_before) if waits and waiting_for in ("", "retry") else None,
         "waiting_for": waiting_for or None,
         "waits_until": _when(state.not_before) if waiting_for else None,
-        "message": state.polling.message if waits and state.polling else None,
+        "message": _message(state, step, own, waits=waits),
         "took": _took(past),
     }
     if step.pivot:

@@ -152,7 +152,7 @@ def first_message(
     if all(step.name != first for step in saga_type.definition.steps):
         return None
     message = Message(state.saga_id, state.saga, first, 0, False, state.dispatch, 0, entry.correlation_id)
-    message = replace(message, codeless=not saga_type.step(first).asks)
+    message = replace(message, codeless=not saga_type.step(first).has_attempts)
     if carry:
         message = replace(message, inputs=fitting((carried(entry),)))
     if traced:

@@ -107,7 +107,7 @@ def test_an_undo_that_is_never_retried_is_warned_of(run: Run, monkeypatch: pytes
 
 def test_before_the_first_release_nothing_stops(run: Run) -> None:
     """The file of a new project."""
-    Path(LOCK).write_text('{"format": 1, "sagas": {}}')
+    Path(LOCK).write_text('{"format": 2, "sagas": {}}')
     found = run()
     assert (found.exit_code, found.stdout.splitlines()[0]) == (
         0,
@@ -191,10 +191,10 @@ def test_a_setting_of_another_type_is_named(run: Run, text: str, place: str) -> 
 
 
 def test_a_broken_file_is_told(run: Run) -> None:
-    Path(LOCK).write_text('{"format": 7, "sagas": {}}')
+    Path(LOCK).write_text('{"format": 1, "sagas": {}}')
     result = run()
     assert result.exit_code == 1
-    assert result.stderr == f"sagas: {LOCK} has format 7; this version reads 1. Write it with `sagas check --write`\n"
+    assert result.stderr == f"sagas: {LOCK} has format 1; this version reads 2. Write it with `sagas check --write`\n"
     assert run("--write").exit_code == run().exit_code == 0
 
 
@@ -225,7 +225,7 @@ def _types(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 PAID = {
-    "format": 1,
+    "format": 2,
     "saga": "order",
     "version": "1",
     "result": "charge",

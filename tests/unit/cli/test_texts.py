@@ -10,7 +10,7 @@ import pytest
 
 from sagas.cli.output import escaped, plain
 from sagas.client import SagaView
-from sagas.client.read.advice import advice
+from sagas.client.read.advice import advice, why
 from sagas.core.events import AttentionCode
 from sagas.core.states import SagaStatus
 from sagas.core.text import between, epoch, moment, span
@@ -81,6 +81,11 @@ def test_a_step_that_is_retried_says_when() -> None:
         f"create-zip {SAGA_ID}, step upload, attempt 2 failed: Timeout: slow",
         "Attempt 3 of step upload is due in 3.0 s (2026-11-21 09:49:03 UTC).",
     ]
+
+
+def test_a_skipped_step_says_why() -> None:
+    assert why(cast("Any", a_step("insure", "SKIPPED", message="large() is false"))) == "skipped: large() is false"
+    assert why(cast("Any", a_step("insure", "SKIPPED", message=None))) == "", "a purge deletes it"
 
 
 def test_an_undo_that_is_retried_says_when() -> None:

@@ -76,6 +76,14 @@ def test_boxes_stay_in_the_frame_and_apart(steps: list[tuple[str, bool, int]]) -
         assert len(box.name) <= 22
 
 
+def test_the_undo_of_a_skipped_step_is_not_needed() -> None:
+    drawn = graph([a_step("insure", "SKIPPED", attempts=0)], {"insure": "cancel"})
+    assert [(box.status, box.label) for box in drawn.boxes] == [
+        ("SKIPPED", "skipped"),
+        ("UNDO_NOT_NEEDED", "not needed"),
+    ]
+
+
 def test_a_pivot_is_named() -> None:
     drawn = graph([a_step("reserve"), a_step("capture", "RUNNING", pivot=True, attempts=2)], {})
     assert [box.label for box in drawn.boxes] == ["completed", "pivot, running x2"]

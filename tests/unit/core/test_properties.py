@@ -46,7 +46,7 @@ from sagas.core.states import (
 from tests.unit.core.making import BOOM, NOW, S, T, commands
 
 OPERATORS = (ev.SagaRetried, ev.SagaResolved, RetryArrived, CompensateArrived, ResolveArrived, ev.CompensationStarted)
-FORWARD = (ev.StepCompleted, ev.StepFailed, ev.StepLost, ev.StepPostponed)
+FORWARD = (ev.StepCompleted, ev.StepSkipped, ev.StepFailed, ev.StepLost, ev.StepPostponed)
 IN_ONE_WRITE = (ev.SagaFailed, ev.WaitTimedOut)
 """Journaled and committed at once, on conditions of their own."""
 BACKWARD = (ev.StepCompensated, ev.CompensationAttemptFailed, ev.CompensationFailed, ev.CompensationPostponed)
@@ -66,9 +66,9 @@ step_plans: Any = st.builds(
     st.booleans(),
 )
 
-BEHIND = [T.COMPLETED]
+BEHIND = [T.COMPLETED, T.SKIPPED]
 AHEAD = [T.PENDING]
-UNDOING = [T.COMPLETED, T.COMPENSATED, T.COMPENSATION_FAILED, T.FAILED, T.RETRYING, T.PENDING]
+UNDOING = [T.COMPLETED, T.SKIPPED, T.COMPENSATED, T.COMPENSATION_FAILED, T.FAILED, T.RETRYING, T.PENDING]
 AT_CURSOR: dict[SagaStatus, list[StepStatus]] = {
     S.PENDING: [T.PENDING],
     S.RUNNING: [T.PENDING, T.RUNNING, T.RETRYING, T.FAILED],
@@ -94,7 +94,7 @@ def steps(draw: st.DrawFn, status: SagaStatus, cursor: int, index: int) -> StepS
     if kind == "children" and status is S.COMPENSATING and index == cursor:
         chosen = T.WAITING  # for its children to be undone
     asked = kind == "children" and chosen not in (T.PENDING, T.RUNNING, T.RETRYING)
-    attempts = 0 if chosen is T.PENDING else draw(st.integers(1, 4))
+    attempts = 0 if chosen in (T.PENDING, T.SKIPPED) else draw(st.integers(1, 4))
     undo_attempts = draw(st.integers(1, 4)) if chosen is T.COMPENSATING else draw(counts)
     done = chosen in (T.COMPLETED, T.COMPENSATED) or draw(st.booleans())
     return StepState(
@@ -124,6 +124,8 @@ def sagas(draw: st.DrawFn) -> tuple[Plan, SagaState]:
     held = draw(st.none() | leases)
     made = tuple(draw(steps(status, cursor, index)) for index in range(len(plans)))
     plans = [_fitting(plan, step) for plan, step in zip(plans, made, strict=True)]
+    if status is S.RUNNING and draw(st.booleans()):
+        plans[cursor] = _skipping(plans[cursor])
     settles = status in (S.PENDING, S.RUNNING, S.WAITING, S.COMPENSATING)
     busy = made[cursor].status in (T.RUNNING, T.COMPENSATING)
     polling = draw(st.none() | st.just(Polling(NOW - 60))) if made[cursor].status in (T.RUNNING, T.RETRYING) else None
@@ -172,6 +174,12 @@ def _fitting(plan: StepPlan, step: StepState) -> StepPlan:
     return replace(plan, forward=forward, undo=None if step.waits_for == "children" else plan.undo)
 
 
+def _skipping(plan: StepPlan) -> StepPlan:
+    """A plan as a commit has it whose attempt asked whether the step runs."""
+    forward = plan.forward
+    return replace(plan, forward=replace(forward, skip="no") if isinstance(forward, ForwardPlan) else forward)
+
+
 CHANGED = ev.Failure("TypeChanged", "the request does not fit")
 failures = st.sampled_from([BOOM, GONE, CHANGED])
 indices, booleans = st.integers(0, 2), st.booleans()
@@ -179,6 +187,7 @@ EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
     ev.StepCompleted: st.builds(ev.StepCompleted, indices, counts),
     ev.StepFailed: st.builds(ev.StepFailed, indices, counts, failures, booleans, booleans, times, booleans, booleans),
     ev.StepLost: st.builds(ev.StepLost, indices, counts),
+    ev.StepSkipped: st.builds(ev.StepSkipped, indices, counts, st.just("large() is false")),
     ev.StepDeadLettered: st.builds(
         ev.StepDeadLettered, indices, st.just(ev.DeadLetterCause.EXHAUSTED), st.just(DeadMessage(1, 0, "m"))
     )
@@ -268,6 +277,7 @@ def likely(state: SagaState, plan: Plan) -> list[Event]:
             ev.StepCompleted(state.cursor, step.attempts.made),
             ev.StepFailed(state.cursor, step.attempts.made, BOOM),
         ]
+        found += [ev.StepSkipped(state.cursor, step.attempts.made, "large() is false")]
         found += [ev.ChildrenStarted(state.cursor, step.attempts.made, 3)]
         found += [ev.WaitStarted(state.cursor, step.attempts.made, NOW + 50)]
         postponed = ev.StepPostponed(state.cursor, step.attempts.made, "not yet", 50.0, NOW + 50, NOW)
@@ -332,7 +342,7 @@ def _spared(event: Event) -> int:
     match event:
         case ev.StepDeadLettered(cause=ev.DeadLetterCause.TYPE_CHANGED):
             return 1
-        case ev.StepPostponed(because=ev.RELEASE | ev.INPUTS):
+        case ev.StepPostponed(because=ev.RELEASE | ev.INPUTS) | ev.StepSkipped():
             return 1
         case _:
             return 0
@@ -377,6 +387,7 @@ def executions(draw: st.DrawFn) -> tuple[Plan, SagaState, Any]:
     index, attempt = draw(st.sampled_from([state.cursor, 0])), number + draw(st.sampled_from([0, 0, -1, 1]))
     more: list[Any] = [BOOM] if kind in FAILURES else []
     more = ["not yet", 50.0, NOW + 50, NOW] if issubclass(kind, ev.Postponed) else more
+    more = ["large() is false"] if kind is ev.StepSkipped else more
     return plan, state, kind(index, attempt, *more)
 
 

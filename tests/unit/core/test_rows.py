@@ -83,6 +83,71 @@ def test_a_cancel_before_the_last_step_completed_wins() -> None:
     assert (over.status, over.cursor) == (S.COMPENSATING, 1)
 
 
+NO = "large() is false"
+
+
+def test_a_step_is_skipped_by_its_own_attempt_which_is_given_back() -> None:
+    decision = apply(RUNNING, ev.StepSkipped(0, 1, NO))
+    skipped = decision.state.steps[0]
+    assert (decision.state.cursor, skipped.status, skipped.attempts.made, skipped.result_seq) == (1, T.SKIPPED, 0, 0)
+    assert commands(decision) == (Send(1, False, 2),)
+
+
+def test_a_step_is_skipped_before_it_is_claimed() -> None:
+    ahead = saga(S.RUNNING, T.COMPLETED, T.PENDING, T.PENDING, cursor=1, lease=HELD)
+    decision = apply(ahead, ev.StepSkipped(1, 0, NO))
+    assert (decision.state.cursor, decision.state.steps[1].status) == (2, T.SKIPPED)
+    assert apply(ahead, ev.StepSkipped(1, 1, NO)).state is ahead
+
+
+def test_the_plan_of_one_commit_says_that_the_next_step_is_skipped() -> None:
+    by = plan("COMPENSATE", "COMPENSATE")
+    skipping = replace(by.steps[1], forward=replace(by.steps[1].forward, skip=NO))
+    decision = apply(RUNNING, ev.StepCompleted(0, 1), by=replace(by, steps=(by.steps[0], skipping)))
+    assert (writes(decision), decision.send, decision.state.lease) == ([ev.StepSkipped(1, 0, NO)], None, HELD)
+    assert decision.state.dispatch == RUNNING.dispatch, "no message is sent, so the one at hand stays current"
+
+
+def test_the_last_skipped_step_completes_the_saga() -> None:
+    decision = apply(LAST, ev.StepSkipped(1, 1, NO))
+    assert (decision.state.status, decision.state.steps[1].status, commands(decision)) == (S.COMPLETED, T.SKIPPED, ())
+
+
+def test_a_cancel_before_the_last_step_is_skipped_wins() -> None:
+    decision = apply(structs.replace(LAST, cancel=Cancel(NOW)), ev.StepSkipped(1, 1, NO))
+    assert (decision.state.status, writes(decision)) == (S.RUNNING, [ev.CancelRequested()])
+
+
+@pytest.mark.parametrize("unknown", [True, False])
+def test_a_step_that_has_begun_is_passed_over_and_not_skipped(unknown: bool) -> None:
+    """As by CONTINUE: it is in doubt if the outcome of an attempt is unknown, however that came."""
+    begun = saga(S.RUNNING, step(T.RUNNING, attempts=2, outcome_unknown=unknown), T.PENDING, lease=HELD)
+    passed = apply(begun, ev.StepSkipped(0, 2, NO)).state
+    assert (passed.steps[0].status, passed.steps[0].attempts.made, passed.cursor) == (T.FAILED, 1, 1)
+    over = after(replace(passed, lease=HELD, cancel=Cancel(NOW, journaled=True)), ev.CompensationStarted("cancel"))
+    assert over.in_doubt == (("step0",) if unknown else ())
+
+
+@pytest.mark.parametrize(("started", "undone"), [(True, True), (False, False)])
+def test_a_step_that_was_passed_over_is_undone_by_its_undo_when(started: bool, undone: bool) -> None:
+    by = plan("COMPENSATE", "COMPENSATE", started=started)
+    begun = saga(S.RUNNING, step(T.RUNNING, attempts=2), T.PENDING, lease=HELD)
+    passed = after(begun, ev.StepSkipped(0, 2, NO), by=by)
+    over = after(
+        replace(passed, lease=HELD, cancel=Cancel(NOW, journaled=True)), ev.CompensationStarted("cancel"), by=by
+    )
+    assert over.undoing is undone
+
+
+def test_a_skipped_step_owes_no_undo_and_cannot_be_resolved() -> None:
+    by = plan("COMPENSATE", "COMPENSATE", started=True)
+    behind = saga(S.RUNNING, T.SKIPPED, T.FAILED, cursor=1, lease=HELD, error_seq=3)
+    over = after(behind, ev.CompensationStarted("failure"), by=by)
+    assert (over.status, over.cursor) == (S.COMPENSATING, 1)
+    stopped = saga(S.DEAD_LETTERED, T.SKIPPED, T.FAILED, cursor=1, lease=HELD, attention=NOW)
+    assert after(stopped, ev.SagaResolved("seen", "none", ("step0",))).steps[0].status is T.SKIPPED
+
+
 @pytest.mark.parametrize(("seconds", "dispatch"), [(0.2, 1), (5, 1), (5.1, 2), (7, 2)])
 def test_a_failed_step_is_tried_again_at_its_time(seconds: float, dispatch: int) -> None:
     """Soon by the message at hand, later by a new one."""

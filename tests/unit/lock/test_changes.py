@@ -294,7 +294,7 @@ def test_warnings_about_keys_and_hidden_values() -> None:
 
 def test_the_blueprint_of_a_type() -> None:
     family = blueprint_of(definition_of(Family))
-    assert (family["format"], family["saga"], family["version"], family["result"]) == (1, "family", "1", "both")
+    assert (family["format"], family["saga"], family["version"], family["result"]) == (FORMAT, "family", "1", "both")
     both, many, use = family["steps"]
     assert (both["waits_for"], both["sagas"], both["tolerate"]) == ("children", ["child", "sister"], 1)
     assert (many["sagas"], "sagas" in use) == (["child"], False)
@@ -333,10 +333,10 @@ def test_a_change_of_one_field_is_a_change_of_one_line() -> None:
     [
         ("{", "is not JSON"),
         ("[]", "is not a lock file"),
-        ('{"format": 1}', "is not a lock file"),
+        ('{"format": 2}', "is not a lock file"),
         (
-            json.dumps({"format": 7, "sagas": {}}),
-            "^lock.json has format 7; this version reads 1. Write it with `sagas check --write`$",
+            json.dumps({"format": 1, "sagas": {}}),
+            "^lock.json has format 1; this version reads 2. Write it with `sagas check --write`$",
         ),
         (json.dumps({"format": FORMAT, "sagas": {"trip": {"steps": []}}}), "is not a lock file"),
     ],

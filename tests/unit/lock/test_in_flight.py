@@ -67,6 +67,48 @@ class WithoutUndo(Saga[str], name="trip", version="3"):
     thank = Two.thank
 
 
+def large(request: str) -> bool:
+    return len(request) > 5
+
+
+class Insured(Saga[str], name="trip", version="2"):
+    """Its second step can be skipped."""
+
+    hold = Two.hold
+    release = Two.release
+
+    @step(when=large)
+    def pay(self, hold: int) -> str: ...
+
+    @pay.compensate
+    def refund(self, pay: str) -> None: ...
+
+    @step
+    def thank(self, pay: str | None) -> int: ...
+
+    @thank.compensate
+    def regret(self, pay: str | None) -> None: ...
+
+
+class AlwaysInsured(Saga[str], name="trip", version="3"):
+    """It takes for granted what sagas of the version before may lack."""
+
+    hold = Two.hold
+    release = Two.release
+
+    @step
+    def pay(self, hold: int) -> str: ...
+
+    @pay.compensate
+    def refund(self, pay: str) -> None: ...
+
+    @step
+    def thank(self, pay: str) -> int: ...
+
+    @thank.compensate
+    def regret(self, pay: str) -> None: ...
+
+
 class HeldByName(Saga[str], name="trip", version="3"):
     @step
     def hold(self, request: str) -> str: ...
@@ -161,6 +203,41 @@ def test_an_undo_that_is_gone_stops_what_may_be_undone() -> None:
     assert stops(WithoutUndo, "FAILED", 1, "CFP") == gone
     assert stops(WithoutUndo, "RUNNING", 2, "CCP", Paying) == [], "past the pivot"
     assert stops(WithoutUndo, "RUNNING", 1, "CPP", Paying) == gone
+
+
+def test_a_result_that_is_taken_for_granted_stops_those_that_skipped_its_step() -> None:
+    skipped = [
+        'step "thank": it takes the result of step "pay", which they skipped',
+        'the undo of step "thank": it takes the result of step "pay", which they skipped',
+    ]
+    assert stops(AlwaysInsured, "RUNNING", 2, "CSP", Insured) == skipped
+    assert stops(AlwaysInsured, "RUNNING", 1, "CPP", Insured) == []
+    assert stops(AlwaysInsured, "RUNNING", 2, "CCP", Insured) == []
+    assert stops(AlwaysInsured, "COMPENSATING", 2, "CSU", Insured) == skipped[1:]
+    may = 'step "thank": it takes the result of step "pay", which they may skip'
+    assert may in stops(AlwaysInsured, "RUNNING", 1, "CRP", Insured)
+    [change, _] = compared(answer(group(Insured, "RUNNING", 2, "CSP", count=3), blueprints=(Insured,)), AlwaysInsured)
+    assert str(change) == (
+        'trip, 3 sagas of version 2 since 2 Oct before step "thank": it takes the result of step "pay", which they '
+        "skipped. They would be dead-lettered there (TypeChanged)."
+    )
+    assert change.todo == "Annotate the result of 'pay' `... | None` while any are in flight"
+
+
+def test_a_condition_that_comes_goes_or_changes_stops_nobody_else() -> None:
+    assert stops(Insured, "RUNNING", 1, "CPP", AlwaysInsured) == []
+    assert stops(Insured, "RUNNING", 2, "CSP", Insured) == []
+
+
+def test_a_blueprint_says_which_steps_have_a_condition() -> None:
+    conditions = [each.get("when") for each in blueprint_of(definition_of(Insured))["steps"]]
+    assert conditions == [None, True, None]
+
+
+def test_the_undo_of_a_skipped_step_is_not_needed() -> None:
+    without = 'the undo of step "pay": it is gone'
+    assert without in stops(Two, "RUNNING", 2, "CCP", Insured)
+    assert without not in stops(Two, "RUNNING", 2, "CSP", Insured)
 
 
 def test_a_value_stops_those_that_have_stored_it() -> None:
@@ -294,8 +371,10 @@ def test_what_is_no_saved_file_is_refused(tmp_path: Path, broken: Content) -> No
 def test_a_blueprint_that_cannot_be_compared_is_named(tmp_path: Path, broken: Content, named: str) -> None:
     blueprint = blueprint_of(definition_of(Two)) | broken
     flights, lock = tmp_path / "in-flight.json", tmp_path / "lock.json"
-    flights.write_text(json.dumps({"format": 1, "types": {"trip": {"blueprints": {"old": blueprint}, "groups": []}}}))
-    lock.write_text(json.dumps({"format": 1, "sagas": {"trip": blueprint}}))
+    flights.write_text(
+        json.dumps({"format": FORMAT, "types": {"trip": {"blueprints": {"old": blueprint}, "groups": []}}})
+    )
+    lock.write_text(json.dumps({"format": FORMAT, "sagas": {"trip": blueprint}}))
     for reads, path, start in (
         (read_in_flight, flights, "$.types.trip: blueprint old: "),
         (read, lock, "$.sagas.trip: "),
@@ -320,7 +399,7 @@ def test_types_that_share_types_are_read_once() -> None:
 
 
 def test_another_format_or_no_file(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match=r"in-flight\.json has format 2; this version reads 1"):
-        read_in_flight(written(tmp_path / "in-flight.json", answer(), 2))
+    with pytest.raises(InvalidRequest, match=r"in-flight\.json has format 1; this version reads 2"):
+        read_in_flight(written(tmp_path / "in-flight.json", answer(), 1))
     with pytest.raises(NotFound, match="`sagas check --save` creates it"):
         read_in_flight(tmp_path / "nowhere.json")

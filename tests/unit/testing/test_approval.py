@@ -77,6 +77,7 @@ def test_over_the_limit_a_person_decides(desk: Desk) -> None:
     [asked] = desk.asked
     assert asked.startswith("Please decide: Order order-2001, 1250.00, for a workbench: /sagas/approval/")
     assert asked.endswith("/signals/decision")
+    assert outcome.steps["late_decision"] == "SKIPPED"
     assert desk.orders == ["PLACED"]
 
 
@@ -111,7 +112,7 @@ def test_what_was_withdrawn_is_never_entered_or_placed(desk: Desk) -> None:
     saga.withdraw(ctx=FakeContext(saga="approval", step="enter", undo=True, client=desk.client))
     for attempt in (
         lambda: saga.enter(request=request_of("approval.json"), ctx=ctx),
-        lambda: saga.place(order_key=ctx.forward_key, late_decision=YES, ctx=ctx),
+        lambda: saga.place(order_key=ctx.forward_key, decision=YES, late_decision=None, ctx=ctx),
     ):
         with pytest.raises(PermanentError, match="the order was withdrawn before"):
             attempt()
@@ -123,7 +124,7 @@ def test_each_step_may_be_repeated(desk: Desk) -> None:
     ctx = FakeContext(saga="approval", step="enter", client=desk.client)
     for _ in range(2):
         key = saga.enter(request=request_of("approval.json"), ctx=ctx)
-        assert saga.place(order_key=key, late_decision=YES, ctx=ctx) == Placed(key, "ada")
+        assert saga.place(order_key=key, decision=None, late_decision=YES, ctx=ctx) == Placed(key, "ada")
     assert desk.orders == ["PLACED"]
 
 

@@ -348,3 +348,47 @@ def test_bad_input() -> None:
         proven(Good, signals={"aproval": "yes"})
     with pytest.raises(TypeError, match="signals: must be a dict by step name"):
         proven(Good, signals=["yes"])
+
+
+def several(request: Order) -> bool:
+    return request.seats > 1
+
+
+class Conditional(Saga[Order], name="conditional"):
+    """Most of its steps are skipped for one seat, also the first and the last."""
+
+    @step(when=several)
+    def book(self, request: Order, ctx: Context) -> str:
+        SEATS["train"] -= request.seats if PAID.setdefault(ctx.idempotency_key, 1) == 1 else 0
+        PAID[ctx.idempotency_key] = 2
+        return ctx.idempotency_key
+
+    @book.compensate
+    def unbook(self, book: str, request: Order) -> None:
+        SEATS["train"] += request.seats if PAID.pop(book, None) else 0
+
+    approval = wait_for(str, timeout=timedelta(days=1), when=several)
+    pause = sleep(timedelta(hours=1), when=several)
+
+    @step
+    def ship(self, approval: str | None) -> None: ...
+
+    @children(Good, when=several)
+    def parts(self, request: Order) -> list[Order]:
+        return [request]
+
+
+@pytest.mark.parametrize("seats", [1, 2])
+def test_a_saga_with_conditions_is_proven_for_each_answer(seats: int) -> None:
+    signals = {"approval": "yes", "parts[0].approval": "yes"} if seats > 1 else {}
+    assert_undoes(Conditional, Order(seats), state=world, signals=signals)
+
+
+def test_a_fault_behind_a_skipped_step_is_found() -> None:
+    class Left(Conditional, name="left"):
+        @step
+        def mail(self) -> None:
+            MAILS.append("mail")
+
+    with pytest.raises(AssertionError, match="cancelled at mail: undone, but the state differs"):
+        assert_undoes(Left, Order(1), state=world)
