@@ -294,3 +294,34 @@ def test_a_step_that_is_called_as_a_function_is_not_surrounded() -> None:
     LOG.clear()
     assert Every().pay() == "pay"
     assert LOG == ["pay within  of ", "pay"]
+
+
+def asked(request: Order) -> bool:
+    LOG.append(f"asked within {STEP.get()}")
+    return request.item == "ada"
+
+
+class Conditional(Surrounded[Order], name="conditional"):
+    """Its second step has a condition, which both attempts may ask."""
+
+    @step(when=asked)
+    def pay(self) -> str:
+        return self.do("pay")
+
+    @step(when=asked)
+    def book(self) -> str:
+        return self.do("book")
+
+    pause = sleep(until=dawn, when=asked)
+
+    @step
+    def end(self) -> None: ...
+
+
+@pytest.mark.parametrize("item", ["ada", "bob"])
+def test_a_condition_is_asked_outside(item: str, bench: Make) -> None:
+    b, saga_id = started(bench, Conditional, item=item)
+    assert b.status(saga_id) == "COMPLETED"
+    assert {line for line in LOG if line.startswith("asked")} == {"asked within "}
+    for name in ("pay", "book"):
+        assert (f"before {name}" in LOG) == (f"behind {name}" in LOG) == (item == "ada")
