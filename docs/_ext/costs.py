@@ -156,20 +156,20 @@ $ make bench ARGS="--sagas 20 --rounds 2 --only ours naive --json figures.json"
 ```
 
 A saga of five steps, next to the same by hand (Powertools' idempotency, a lock table, a state table, an audit table) and to five functions that only pass the message on. One run,
-26 November 2026, Linux x86_64, 2 processors, on the embedded emulator:
+28 November 2026, Linux x86_64, 2 processors, on the embedded emulator:
 
 | | this library | by hand | bare hops |
 |---|---|---|---|
-| CPU of the step functions, ms per saga | 40.2 | 60.6 | 7.8 |
-| the same, relative to bare botocore with the same requests | 1.24 | | |
-| latency p50, one at a time, ms | 90 | 114 | 26 |
-| sagas per second, ten at a time | 14.9 | 12.9 | 45.8 |
+| CPU of the step functions, ms per saga | 37.4 | 52.3 | 7.1 |
+| the same, relative to bare botocore with the same requests | 1.30 | | |
+| latency p50, one at a time, ms | 85 | 102 | 22 |
+| sagas per second, ten at a time | 16.0 | 11.4 | 58.8 |
 | requests to DynamoDB, write units, read units | 16, {life(5).writes}, {life(5).reads} | 35, 30, 5 | 0, 0, 0 |
-| a cold start: CPU of the import and two invocations, ms | 311 | 355 | 214 |
+| a cold start: CPU of the import and two invocations, ms | 250 | 307 | 171 |
 | USD per million, the start included | {FIVE:.2f} | 26.90 | 7.52 |
 | USD per million, failing, three undos | {_UNDONE:.2f} | 42.66 | |
 
-This library loses where no state is needed (bare hops), at the start (5.5 ms of CPU against 2.0), and against a durable function, which runs all steps in one invocation.
+This library loses where no state is needed (bare hops), at the start (5.3 ms of CPU against 1.8), and against a durable function, which runs all steps in one invocation.
 
 ## Trips
 

@@ -535,7 +535,7 @@ class Eager(Saga[Order], name="eager"):
 
 
 class Unready(Saga[Order], name="unready"):
-    """Looks in vain until its time is up, and ends FAILED. A failure would undo it."""
+    """Polls until its time is up, and ends FAILED. A failure would undo it."""
 
     @step(retry=_NOW, timeout=5)
     def first(self, request: Order, ctx: Context) -> str:
