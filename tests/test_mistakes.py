@@ -84,7 +84,7 @@ def in_place_of(patch: Patch, original: Callable[..., Any], other: Callable[...,
 # Releases.
 
 
-@mistake("an undo is owed only where the release has one", _PAIRS, _ON_THE_ENGINE)
+@mistake("an undo is owed only where the release has one", _PAIRS, _ONCE)
 def _undo_of_the_release_only(patch: Patch) -> None:
     def judged(was: StepState, now: Deployed | None, saga: str = "") -> Fit:
         owed = now is not None and now.kind == was.waits_for and now.undo

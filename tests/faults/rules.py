@@ -420,14 +420,14 @@ def _the_timeout_in_two_writes() -> Generator[None]:
 
 @_rule(
     "what is accepted while a wait is taken over is acted on soon",
-    Life("a_long_wait_is_taken_over", Point(134, Fault.PAUSES, 9)),
+    Life("a_long_wait_is_taken_over", Point(145, Fault.PAUSES, 9)),
 )
 def _a_takeover_overlooks_signals() -> Generator[None]:
     with patch.object(control, "in_wait", _no):
         yield
 
 
-@_rule("what a takeover owes follows it", Life("a_long_wait_is_taken_over", Point(134, Fault.PAUSES, 9)))
+@_rule("what a takeover owes follows it", Life("a_long_wait_is_taken_over", Point(145, Fault.PAUSES, 9)))
 def _a_takeover_only_releases() -> Generator[None]:
     key = SagaStatus.WAITING, ev.MessageResent
     row = automaton.TABLE[key]
