@@ -37,7 +37,7 @@ from sagas.errors import DefinitionError, SagaError, text_of
 from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
-from sagas.messaging.work import LOOK, START, ChildrenToStart, SagasToAdvance, Work
+from sagas.messaging.work import CHILDREN, LOOK, START, ChildrenToStart, SagasToAdvance, Work
 from sagas.store.connection import Fenced
 from sagas.store.control.mapping import NEVER_DUE, STOPPED, purge_shard
 from sagas.store.index.listing import IndexPosition
@@ -51,6 +51,8 @@ from sagas.topology import AFTER_FUNCTION, FUNCTION_SPARE
 _ROUTES = Routes("memory:", {})
 _ACTION, _WORK, _MESSAGE = range(3)
 """Kinds of events, in the order in which they are handled if they are due at the same time."""
+_WORK_HIDDEN = 30.0 + AFTER_FUNCTION
+"""Seconds after which work comes back if the function of the queue ``now`` dies."""
 _UNVISITED = (STOPPED, purge_shard(0))
 """Keys in the index of due sagas of what the supervisor does not look at here: breakers, and sagas to be purged."""
 
@@ -302,10 +304,12 @@ class Simulation:
         except Exception as error:
             text = f"{definition.saga_class.__name__}.create() raised {type(error).__name__}: {text_of(error)}"
             raise DefinitionError(text) from error
-        saga_id = self.engine.starter.start(definition.name, request, key=key, actor=ACTOR).state.saga_id
-        self._fail[saga_id] = {
-            name: list(each) if isinstance(each, Sequence) else each for name, each in (fail or {}).items()
-        }
+        started = self.engine.starter.start(definition.name, request, key=key, actor=ACTOR)
+        saga_id = started.state.saga_id
+        if started.created:
+            self._fail[saga_id] = {
+                name: list(each) if isinstance(each, Sequence) else each for name, each in (fail or {}).items()
+            }
         return saga_id
 
     def send_signal(self, saga_id: str, step: str, value: Any, actor: str = ACTOR) -> bool:
@@ -440,14 +444,26 @@ class Simulation:
         visit = heappop(due)
         while due and due[0] == visit:  # each write of the saga has noted the same time
             heappop(due)
-        report = self.engine.recovery.recover_due([IndexPosition(*visit)], math.inf)
+        try:
+            report = self.engine.recovery.recover_due([IndexPosition(*visit)], math.inf)
+        except Died:  # the saga stays due
+            return
         if report.failed:
             raise SagaError(
                 f"internal error: saga {visit[1]} could not be recovered; the log says why; please report it"
             )
 
     def _work(self, work: Work) -> None:
-        """Do what the function of the queue ``now`` does, but without its schema, since a test may use any saga id."""
+        """Handle work as the function of the queue ``now`` does. If it dies, the work comes back."""
+        try:
+            self._advance(work)
+        except Died:
+            is_thorough = {"thorough": True} if work.task == CHILDREN else {}
+            again = replace(work, details={**work.details, **is_thorough})
+            self._queues.add(self.clock.now() + _WORK_HIDDEN, _WORK, again)
+
+    def _advance(self, work: Work) -> None:
+        """Advance the sagas that work names, without its schema, since a test may use any saga id."""
         if work.task == START:
             self.engine.children.start(ChildrenToStart(**work.details))
         elif work.task == LOOK:
@@ -495,6 +511,11 @@ class Simulation:
         """Tell the test that an attempt has reached a moment. An error of the test's own code ends the test."""
         try:
             self.reached(moment)
+        except Died:
+            if not self._busy:
+                what = f'{moment.step} reached "{moment.name}" in a call of the test itself'
+                raise RuntimeError(f"die: {what}, so there is no worker that could die") from None
+            raise
         except Exception as error:
             raise _Ended(error) from error
 

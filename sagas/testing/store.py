@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from heapq import heappush
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from sagas.core.states import SagaState
 from sagas.store.connection import SharedConnection
@@ -60,6 +60,13 @@ class _Connection(SharedConnection):
         return _Client(self.memory)
 
 
+class _Read(NamedTuple):
+    """A control item, and the saga that it stands for."""
+
+    item: Item
+    state: SagaState
+
+
 class MemoryStore:
     """The engine's tables, in memory."""
 
@@ -68,7 +75,7 @@ class MemoryStore:
         connection = _Connection(region=SETTINGS.region)
         connection.memory = self._memory
         self.tables = tables_over(SETTINGS, connection, connection)
-        self._states: dict[str, tuple[Item, SagaState]] = {}
+        self._states = dict[str, _Read]()
 
     @property
     def due(self) -> list[tuple[str, str]]:
@@ -88,11 +95,10 @@ class MemoryStore:
         item = self.item(saga_id)
         if item is None:
             return None
-        before, state = self._states.get(saga_id, (None, None))
-        if state is None or before is not item:  # every write stores a new object
-            state = state_of(item)
-            self._states[saga_id] = item, state
-        return state
+        read = self._states.get(saga_id)
+        if read is None or read.item is not item:  # every write stores a new object
+            read = self._states[saga_id] = _Read(item, state_of(item))
+        return read.state
 
 
 _idle: list[MemoryStore] = []

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import Any, get_args
 
 import pytest
 
@@ -24,7 +25,9 @@ from sagas import (
 )
 from sagas.errors import Conflict, InvalidRequest, NotFound, TooLarge, Unavailable
 from sagas.testing import World, die
+from sagas.testing.world import AtMoment
 
+MOMENTS: tuple[AtMoment, ...] = get_args(AtMoment)
 PARKED = Retry.constant(max_retries=0, delay=0, on_exhausted=Exhausted.DEAD_LETTER)
 HOUR = timedelta(hours=1)
 
@@ -216,7 +219,7 @@ def test_an_attempt_is_named_by_its_number() -> None:
         trip = world.start(Trip, Order(), fail={"charge": [OSError("down"), None]})
         for attempt in (1, 2):
             for moment in ("before", "calling", "after"):
-                trip.on("charge", moment, lambda what=f"{moment} {attempt}": seen.append(what), attempt=attempt)  # type: ignore[misc]
+                trip.on("charge", moment, partial(seen.append, f"{moment} {attempt}"), attempt=attempt)
         trip.on(Trip.charge, "returned", lambda: seen.append("returned 2"), attempt=2)
         world.advance(HOUR)
     assert seen == ["before 1", "calling 1", "after 1", "before 2", "calling 2", "returned 2", "after 2"]
@@ -393,10 +396,10 @@ def test_what_a_moment_raises_ends_the_test() -> None:
     def fail() -> None:
         raise LookupError("of the test")
 
-    for moment in ("before", "calling", "returned", "after"):
+    for moment in MOMENTS:
         with World(Purchase) as world:
             ada = world.start(Purchase, Order())
-            ada.on(Purchase.take, moment, fail)  # type: ignore[arg-type]
+            ada.on(Purchase.take, moment, fail)
             with pytest.raises(LookupError, match="of the test"):
                 world.play()
 
@@ -495,3 +498,54 @@ def test_a_message_that_comes_back_to_a_saga_that_has_gone_on_reaches_no_moment(
     with pytest.raises(AssertionError, match='charge was never "before" in attempt 2'), world:
         pass
     assert (trip.status, LOG) == ("WAITING", [])
+
+
+class Waiting(Saga[Order], name="waiting"):
+    """Its waits have no code, so the functions that begin them are others than a step's."""
+
+    @children(Leaf)
+    def leaves(self, request: Order) -> list[Order]:
+        return [request]
+
+    pause = sleep(timedelta(days=1))
+    last = wait_for(str, timeout=timedelta(days=1))
+
+    @step
+    def end(self, last: str) -> str:
+        return last
+
+
+@pytest.mark.parametrize("wait", ["pause", "last"])
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_whoever_begins_a_wait_can_die(wait: str, moment: Any) -> None:
+    with World(Waiting) as world:
+        saga = world.start(Waiting, Order())
+        saga.on(wait, moment, die)
+        world.advance(timedelta(days=1, hours=1))
+        assert saga.outcome.steps["last"] == "WAITING"
+        saga.signal(Waiting.last, "yes")
+        world.play()
+    assert saga.outcome.result == "yes"
+    actions = [(entry.action, entry.step) for entry in saga.outcome.audit]
+    assert [actions.count(("WaitStarted", name)) for name in ("pause", "last")] == [1, 1]
+
+
+def test_no_worker_dies_in_a_call_of_the_test() -> None:
+    class Twice(Saga[Order], name="twice"):
+        first = wait_for(str, timeout=timedelta(days=1))
+        second = wait_for(str, timeout=timedelta(days=1))
+
+    with World(Twice) as world:
+        saga = world.start(Twice, Order())
+        saga.on(Twice.second, "after", die)
+        world.advance()
+        with pytest.raises(RuntimeError, match='second reached "after" in a call of the test itself'):
+            saga.signal(Twice.first, "yes")
+
+
+def test_a_second_start_with_the_same_key_keeps_the_failures_of_the_first() -> None:
+    with World(Purchase) as world:
+        ada = world.start(Purchase, Order(), key="k", fail={"take": Rejected("no")})
+        world.start(Purchase, Order(), key="k")
+        world.play()
+    assert ada.status == "COMPENSATED"
