@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 from sagas import threads
 from sagas.client.operate.batch import Batch
@@ -13,6 +13,13 @@ from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
 
 _LOG = logging.getLogger(__name__)
 _REMEMBERED = 50
+
+
+class _Begun(NamedTuple):
+    """A job that this console has begun, and the thread that runs it."""
+
+    batch: Batch
+    thread: threading.Thread
 
 
 class Jobs:
@@ -30,7 +37,7 @@ class Jobs:
         self._rate = rate
         self._service = service
         self.folder = folder
-        self._jobs = dict[str, tuple[Batch, threading.Thread]]()
+        self._jobs = dict[str, _Begun]()
         self._lock = threading.Lock()
 
     def begin(self, action: str, reason: str, rate: float | None = None, **chosen: Any) -> Batch:
@@ -45,9 +52,9 @@ class Jobs:
     def again(self, name: str) -> Batch:
         """Return a job that is to be run again. Raises ``NotFound`` if this user has no such job, and
         ``InvalidRequest`` if it is for another service, or its file does not say for which sagas it was."""
-        batch, _ = self._jobs.get(name, (None, None))
-        if batch is not None:
-            return batch
+        begun = self._jobs.get(name)
+        if begun is not None:
+            return begun.batch
         record = self.folder.read(name)
         if record.service != self._service:
             raise InvalidRequest(f"job {name} is for another service", [Problem("job", f"is for {record.service}")])
@@ -70,22 +77,22 @@ class Jobs:
         with self._lock:
             running = self.running()
             if batch.job not in running:
-                self._jobs[batch.job] = batch, threads.start(f"sagas-job-{batch.job}", run, _LOG)
+                self._jobs[batch.job] = _Begun(batch, threads.start(f"sagas-job-{batch.job}", run, _LOG))
             for old in [name for name in self._jobs if name not in running | {batch.job}][:-_REMEMBERED]:
                 del self._jobs[old]
 
     def running(self) -> set[str]:
         """Return the names of the jobs that this console runs."""
-        return {name for name, (_, thread) in self._jobs.copy().items() if thread.is_alive()}
+        return {name for name, begun in self._jobs.copy().items() if begun.thread.is_alive()}
 
     def get(self, name: str) -> tuple[JobRecord, Batch | None]:
         """Return a job as its file has it and, if this console has begun it, the job itself; its record says whether
         it had ended before its counts were read. Raises ``NotFound`` if this user has no such job."""
-        batch, thread = self._jobs.get(name, (None, None))
-        if batch is None or thread is None:
+        begun = self._jobs.get(name)
+        if begun is None:
             return self.folder.read(name), None
-        ended = not thread.is_alive()
-        return batch.record(ended=ended), batch
+        ended = not begun.thread.is_alive()
+        return begun.batch.record(ended=ended), begun.batch
 
     def all(self) -> tuple[list[JobRecord], list[str]]:
         """Return the user's jobs on this service, the newest first, and why files cannot be read."""
@@ -94,7 +101,7 @@ class Jobs:
 
     def stop(self, name: str) -> None:
         """Have a job stop before its next call."""
-        batch, _ = self._jobs.get(name, (None, None))
-        if batch is None:
+        begun = self._jobs.get(name)
+        if begun is None:
             raise NotFound(f"this console runs no job {name!r}")
-        batch.stop()
+        begun.batch.stop()

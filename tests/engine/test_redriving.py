@@ -44,7 +44,7 @@ def test_what_sqs_moves_back_is_retried_by_the_worker_without_a_reason(dead: tup
 
 @pytest.mark.parametrize("name", ["redriven_by", "actor"])
 def test_no_attribute_of_a_message_names_an_actor(dead: tuple[Bench, str], name: str) -> None:
-    """Anyone who may send to the queue could write it."""
+    """All senders of the queue could write such an attribute."""
     bench, saga_id = dead
     sqs = bench.stack.sqs
     (letter,) = sqs.receive_message(QueueUrl=bench.stack.dead["stubborn"])["Messages"]

@@ -403,11 +403,13 @@ class _Builder(Struct):
                 raise DefinitionError(
                     f'{place} must be annotated "... | None": with {option}, a step that never completed can be undone'
                 )
-            optional = names_none(type_) or (producer is undone and is_optional(type_))
-            continues = Exhausted.CONTINUE in (producer.on_exhausted, producer.on_timeout)
-            optional = (
-                optional or skippable or (continues and producer.children is None)
-            )  # children always have a result
+            # Children always have a result, even if the saga continues without some of them.
+            continues = producer.children is None and Exhausted.CONTINUE in (
+                producer.on_exhausted,
+                producer.on_timeout,
+            )
+            declared = names_none(type_) or (producer is undone and is_optional(type_))
+            optional = declared or skippable or continues
             parameters.append(Parameter(name, StepSource.RESULT, type_, producer.name, optional))
         return tuple(parameters)
 
