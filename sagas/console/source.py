@@ -102,9 +102,9 @@ class Source:
         return self._cache.get(("overview",), ask, 1.0 if self._live else None)
 
     def _known(self, kind: str, seen: Hashable, ask: Callable[[], T]) -> T:
-        """Return an answer, which is read again only if the overview has changed. ``seen`` is the part of it that tells
-        other answers apart; ``None`` if there is none. For a while after an action, the overview may not show its
-        effect."""
+        """Return an answer, which is read again only if the overview has changed. ``seen`` is the part of the overview
+        that differs if this answer does; ``None`` if there is none. For a while after an action, the overview may not
+        show its effect."""
         settling = self._clock() - self._acted < _SETTLES
         return self._cache.get((kind, seen), ask, 1.0 if settling or seen is None else None)
 
